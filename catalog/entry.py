@@ -1,0 +1,134 @@
+"""One model on one provider, as the catalog file states it. Pure data: strict, frozen, no defaults that guess.
+
+Fields are the file's own names; a number's unit is in its comment. How each is used stands where it is used: the picker
+(grade, inputs, status), the output limit (window, ceilings), admission (limits, accounting), pricing (prices), clients
+(provider, wire id, base_url, structured, caching).
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .words import Depth, Grade, Input, Kind, Status
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, arbitrary_types_allowed=False)
+
+
+class Limits(Strict):
+    """Published limits of a pool. Rates are per minute (`rpm`, `tpm`, ...) or per day (`rpd`, `tpd`).
+
+    `burst_s` is how many seconds of the rate may be taken at once after idling. `fixed` keeps the provider's own
+    headers from adjusting them. `pool` names a shared pool instead; then nothing else may stand beside it.
+    """
+
+    pool: str | None = None
+    rpm: Positive | None = None
+    tpm: Positive | None = None
+    input_tpm: Positive | None = None
+    output_tpm: Positive | None = None
+    rpd: Positive | None = None
+    tpd: Positive | None = None
+    burst_s: Positive = 60.0
+    max_concurrent: Count | None = None
+    fixed: bool = False
+    as_of: date | None = None
+    source: str | None = None
+
+
+class Accounting(Strict):
+    """What a call is charged at its start and settles to (provider facts, as data)."""
+
+    output: Literal["limit", "expected"] = "limit"
+    cache_reads: Literal["free", "counted"] = "counted"
+    output_burndown: Positive = 1.0  # limit tokens spent per output token, at settlement
+
+
+class PriceTier(Strict):
+    """Prices that hold once the whole input is larger than `above_input_tokens`."""
+
+    above_input_tokens: Count
+    input: Price
+    output: Price = Decimal(0)
+    cache_read: Price | None = None
+    cache_write: Price | None = None
+
+
+class Prices(Strict):
+    """Price per `per` tokens, in `currency`. An explicit 0 is free; no `prices` at all is unknown."""
+
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
+    per: Count = 1_000_000
+    input: Price
+    output: Price = Decimal(0)
+    cache_read: Price | None = None  # None: the input price
+    cache_write: Price | None = None
+    tiers: tuple[PriceTier, ...] = ()
+    as_of: date | None = None
+    source: str | None = None
+
+
+class Thinking(Strict):
+    """How a model thinks: `mode` is how it is asked for; `budgets` overrides the share of a depth, in tokens."""
+
+    mode: Literal["none", "budget", "adaptive", "effort"] = "none"
+    budgets: dict[Depth, int] = Field(default_factory=dict)
+
+
+class ModelEntry(Strict):
+    """One model on one provider."""
+
+    id: Annotated[str, Field(min_length=1)]
+    identity: str | None = None  # the model behind it, whoever serves it; None: the id itself
+    kind: Kind = Kind.CHAT
+    grade: Grade | None = None  # chat only
+    provider: str
+    wire_model_id: str
+    context_window: Count | None = None  # tokens
+    max_output_tokens: Count | None = None
+    inputs: frozenset[Input] = frozenset({Input.TEXT})
+    thinking: Thinking = Thinking()
+    structured: Literal["native", "tool", "tool_auto", "prompt"] = "prompt"
+    caching: Literal["none", "marks", "automatic"] = "none"
+    cache_ttl: Literal["5m", "1h"] | None = None
+    dimensions: Count | None = None  # embeddings: the native width of its vectors
+    requested_dimensions: Count | None = None  # embeddings: the width asked for, where the wire can ask
+    max_batch_items: Count | None = None  # embeddings: texts a request
+    max_batch_tokens: Count | None = None  # embeddings: tokens a request
+    limits: Limits = Limits()
+    accounting: Accounting = Accounting()
+    prices: Prices | None = None
+    base_url: str | None = None  # overrides the provider's
+    credential: str | None = None  # overrides the provider's
+    timeout_s: Positive | None = None  # of one attempt; overrides the provider's
+    parameters: dict[str, Any] = Field(default_factory=dict)  # temperature, top_p, seed, stop: what the wire takes
+    unsupported: frozenset[str] = frozenset()  # parameters this model refuses, by name
+    provider_options: dict[str, Any] = Field(default_factory=dict)  # merged last into the wire
+    fallbacks: tuple[str, ...] = ()
+    status: Status = Status.OPEN
+
+    @property
+    def pool(self) -> str:
+        """The name of the pool whose limits it draws on: a shared one, or one of its own."""
+        return self.limits.pool or f"model:{self.id}"
+
+
+class ProviderSettings(Strict):
+    """What all entries of one provider key share."""
+
+    credential: str | None = None
+    base_url: str | None = None
+    region: str | None = None
+    timeout_s: Positive = 600.0  # one attempt, from send to last byte
+    idle_timeout_s: Positive = 60.0  # between two events of a stream
+    max_connections: Count = 64
+    options: dict[str, Any] = Field(default_factory=dict)  # what one provider alone knows

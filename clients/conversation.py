@@ -1,0 +1,103 @@
+"""What is said to a model: one immutable conversation that goes to any provider, each block through its encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    text: str
+    cache: bool = False  # a cache mark after this block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageBlock:
+    """An image: bytes with their media type, or a URL the provider fetches. Exactly one of the two."""
+
+    data: bytes | None = None
+    url: str | None = None
+    media_type: str = "image/png"
+    cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentBlock:
+    """A document: bytes with their media type, or a URL. Exactly one of the two."""
+
+    data: bytes | None = None
+    url: str | None = None
+    media_type: str = "application/pdf"
+    name: str = "document"
+    cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUseBlock:
+    """A tool call the model made. `input` is the parsed arguments object."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultBlock:
+    """What a tool call gave back."""
+
+    tool_use_id: str
+    content: str = ""
+    is_error: bool = False
+    cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingBlock:
+    """A model's thinking. It goes back byte for byte with its signature; `redacted` is opaque data of the provider."""
+
+    text: str = ""
+    signature: str | None = None
+    redacted: str | None = None
+
+
+Block: TypeAlias = TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    blocks: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        """The text blocks joined; thinking never joins it."""
+        return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """System text and turns. Every method returns a new one."""
+
+    messages: tuple[Message, ...] = ()
+    system: str | None = None
+
+    @staticmethod
+    def of(content: Conversation | str | Iterable[Block], *, system: str | None = None) -> Conversation:
+        """From text, blocks or a conversation: text stands wherever a conversation may."""
+        if isinstance(content, Conversation):
+            return content if system is None else replace(content, system=system)
+        return Conversation(system=system).user(content)
+
+    def user(self, content: str | Iterable[Block]) -> Conversation:
+        return self._with("user", content)
+
+    def assistant(self, content: str | Iterable[Block]) -> Conversation:
+        return self._with("assistant", content)
+
+    def _with(self, role: Role, content: str | Iterable[Block]) -> Conversation:
+        blocks: tuple[Block, ...] = (TextBlock(content),) if isinstance(content, str) else tuple(content)
+        return replace(self, messages=(*self.messages, Message(role, blocks)))
