@@ -44,7 +44,9 @@ class CatalogError(ConfigurationError):
 
     code = "catalog"
 
-    def __init__(self, message: str, *, file: str | None = None, line: int | None = None, key: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, key: str | None = None
+    ) -> None:
         place = ":".join(str(part) for part in (file, line) if part is not None)
         super().__init__(": ".join(part for part in (place, key, message) if part))
         self.file, self.line, self.key = file, line, key
@@ -90,7 +92,9 @@ class AdmissionTimeoutError(AdmissionError):
 
     code = "admission_timeout"
 
-    def __init__(self, message: str, *, account: str | None = None, waited_s: float = 0.0, max_wait_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, account: str | None = None, waited_s: float = 0.0, max_wait_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.account, self.waited_s, self.max_wait_s = account, waited_s, max_wait_s
 
@@ -182,7 +186,9 @@ class ProviderRefusalError(UpstreamError):
 
     code = "provider_refusal"
 
-    def __init__(self, message: str, *, category: str | None = None, explanation: str | None = None, **known: Any) -> None:
+    def __init__(
+        self, message: str, *, category: str | None = None, explanation: str | None = None, **known: Any
+    ) -> None:
         super().__init__(message, **known)
         self.category, self.explanation = category, explanation
 
