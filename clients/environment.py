@@ -1,0 +1,39 @@
+"""What every client is built with, whatever it calls."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from interlock.admission.clock import Clock, SystemClock
+from interlock.catalog.entry import ProviderSettings
+
+if TYPE_CHECKING:
+    from interlock.catalog.tokens import TokenEstimator
+    from interlock.credentials import Chain
+    from interlock.credentials.redaction import Redactor
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientEnvironment:
+    """The surroundings of a client: its provider's settings, where secrets come from, time, and what may be kept.
+
+    `estimator` is the one that priced the call; with it the template notices a call larger than was declared, and
+    corrects the estimate by what the provider reports. `keep_text` writes the answer's text into the record.
+    """
+
+    settings: ProviderSettings
+    credentials: Chain
+    redactor: Redactor
+    clock: Clock = field(default_factory=SystemClock)
+    wall: Callable[[], datetime] = utc_now
+    jitter: Callable[[], float] = random.random
+    estimator: TokenEstimator | None = None
+    keep_text: bool = False
