@@ -16,3 +16,108 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interlock.catalog.entry import (
+        ModelEntry as ModelEntry,
+    )
+    from interlock.catalog.spec import (
+        ModelBinding as ModelBinding,
+        ModelSpec as ModelSpec,
+    )
+    from interlock.catalog.usage import (
+        Usage as Usage,
+    )
+    from interlock.catalog.words import (
+        Depth as Depth,
+        Grade as Grade,
+        Input as Input,
+        OutputSize as OutputSize,
+    )
+    from interlock.clients.conversation import (
+        Conversation as Conversation,
+        DocumentBlock as DocumentBlock,
+        ImageBlock as ImageBlock,
+        Message as Message,
+        TextBlock as TextBlock,
+        ThinkingBlock as ThinkingBlock,
+        ToolResultBlock as ToolResultBlock,
+        ToolUseBlock as ToolUseBlock,
+    )
+    from interlock.clients.response import (
+        LLMResponse as LLMResponse,
+        StopReason as StopReason,
+    )
+    from interlock.errors import (
+        AdmissionError as AdmissionError,
+        AdmissionTimeoutError as AdmissionTimeoutError,
+        AmbiguousStepError as AmbiguousStepError,
+        CatalogError as CatalogError,
+        ConfigurationError as ConfigurationError,
+        ContextWindowExceededError as ContextWindowExceededError,
+        CredentialError as CredentialError,
+        DependencyFailedError as DependencyFailedError,
+        InterlockError as InterlockError,
+        InvalidRequestError as InvalidRequestError,
+        JobCancelledError as JobCancelledError,
+        JobDeadlockError as JobDeadlockError,
+        JobTimeoutError as JobTimeoutError,
+        LeaseLostError as LeaseLostError,
+        MalformedResponseError as MalformedResponseError,
+        ModelResolutionError as ModelResolutionError,
+        NeverFitsError as NeverFitsError,
+        OutputTruncatedError as OutputTruncatedError,
+        OverloadedError as OverloadedError,
+        ProviderRefusalError as ProviderRefusalError,
+        QuotaExhaustedError as QuotaExhaustedError,
+        RateLimitedError as RateLimitedError,
+        ReplayMismatchError as ReplayMismatchError,
+        ResponseShapeError as ResponseShapeError,
+        SimulationError as SimulationError,
+        SpendCapExceededError as SpendCapExceededError,
+        StoreError as StoreError,
+        StreamBufferError as StreamBufferError,
+        StreamInterruptedError as StreamInterruptedError,
+        TransactionOpenError as TransactionOpenError,
+        TransientUpstreamError as TransientUpstreamError,
+        UndeclaredResourceError as UndeclaredResourceError,
+        UnpricedModelError as UnpricedModelError,
+        UpstreamError as UpstreamError,
+    )
+
+__version__ = "0.1.0"
+
+#: Where each public name lives. A type checker reads the imports above; a test holds the two equal.
+_PLACES = {
+    "interlock.catalog.entry": "ModelEntry",
+    "interlock.catalog.spec": "ModelBinding ModelSpec",
+    "interlock.catalog.usage": "Usage",
+    "interlock.catalog.words": "Depth Grade Input OutputSize",
+    "interlock.clients.conversation": "Conversation DocumentBlock ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock",
+    "interlock.clients.response": "LLMResponse StopReason",
+    "interlock.errors": (
+        "AdmissionError AdmissionTimeoutError AmbiguousStepError CatalogError ConfigurationError "
+        "ContextWindowExceededError CredentialError DependencyFailedError InterlockError InvalidRequestError "
+        "JobCancelledError JobDeadlockError JobTimeoutError LeaseLostError MalformedResponseError "
+        "ModelResolutionError NeverFitsError OutputTruncatedError OverloadedError ProviderRefusalError "
+        "QuotaExhaustedError RateLimitedError ReplayMismatchError ResponseShapeError SimulationError "
+        "SpendCapExceededError StoreError StreamBufferError StreamInterruptedError TransactionOpenError "
+        "TransientUpstreamError UndeclaredResourceError UnpricedModelError UpstreamError"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
+
+__all__ = ["__version__", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value  # found once, then an ordinary attribute
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})
