@@ -1,0 +1,60 @@
+"""Job[R]: one piece of work that declares what it needs, holds it exactly while it runs, and gives an R."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from .requirements import JobRequirements
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Job(Generic[R_co]):
+    """A frozen dataclass or pydantic model: its fields are its arguments.
+
+    `requirements` declares, once per attempt; `run` does the work with what was granted, and may be called again after
+    a failure of a provider. An `async def run(self, resources: JobResources)` runs on the event loop; a plain
+    `def run(self, resources: BlockingResources)` in a thread.
+
+    What follows is set on the class or on the instance. `timeout_s` counts from the grant to the delivery, in seconds
+    of running (None: no limit); `upstream_retries` are the re-runs after the first; `priority`: higher goes first;
+    `workflow` is who it shares fairly with (default: its pipeline's name); `max_wait_s` is how long it may stand in the
+    line; `overflow="proceed"` sends it unmetered instead of refusing it.
+    """
+
+    if TYPE_CHECKING:
+        timeout_s: float | None
+        upstream_retries: int
+        priority: int
+        workflow: str
+        max_wait_s: float | None
+        overflow: Literal["fail", "proceed"]
+    else:  # plain attributes without annotations: a dataclass or a pydantic model does not take them for its fields
+        timeout_s = 1800.0
+        upstream_retries = 3
+        priority = 0
+        workflow = ""
+        max_wait_s = None
+        overflow = "fail"
+
+    def requirements(self, needs: JobRequirements) -> None:
+        """Say what the job needs. Without a word it needs nothing and runs at once."""
+
+    def run(self, resources: Any) -> Awaitable[R_co] | R_co:
+        raise NotImplementedError(f"{type(self).__name__} has no run(resources)")
+
+    def asked_again(self, error: BaseException) -> Job[R_co] | None:
+        """The job that asks the model again after it answered wrongly, or None: then the failure stands."""
+        return None
+
+    def get_upstream_retries(self) -> int:
+        return self.upstream_retries
+
+    getUpstreamRetries = get_upstream_retries  # noqa: N815 - the mission's own spelling
+
+
+def job_name(job: Job[Any]) -> str:
+    """What a job is called in records and errors: its type, or its pipeline's name."""
+    return getattr(job, "job_name", None) or type(job).__name__

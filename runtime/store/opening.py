@@ -1,0 +1,143 @@
+"""From a URL to a book. What cannot be opened is one sentence, without a password in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from interlock.errors import StoreError
+
+from .rows import CallRow, RunRow
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+#: What a commit survives. NORMAL with a write-ahead log: a killed process; FULL: the loss of power too, at a price.
+Durability = Literal["NORMAL", "FULL"]
+
+
+class SqlBook:
+    """Rows in a database, through the one writer."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        from .schema import calls
+        from .sql import insert_call, upsert_run
+        from .writer import Writer
+
+        self._insert_call = calls.insert()
+        self._call_values, (self._upsert_run, self._run_values) = insert_call, upsert_run()
+        self._writer = Writer(engine, name)
+
+    def write_call(self, row: CallRow) -> Awaitable[None]:
+        return self._writer.write(self._insert_call, self._call_values(row))
+
+    def write_run(self, row: RunRow) -> Awaitable[None]:
+        return self._writer.write(self._upsert_run, self._run_values(row))
+
+    async def read_calls(
+        self, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000
+    ) -> Sequence[CallRow]:
+        from .reads import read_calls
+
+        return await self._writer.read(lambda connection: read_calls(connection, since, run_id, limit))
+
+    async def read_runs(self, *, run_id: str | None = None, limit: int = 1000) -> Sequence[RunRow]:
+        from .reads import read_runs
+
+        return await self._writer.read(lambda connection: read_runs(connection, run_id, limit))
+
+    @property
+    def groups(self) -> int:
+        """Commits made so far."""
+        return self._writer.groups
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+
+def open_book(url: str, *, durability: Durability = "NORMAL") -> SqlBook:
+    """Open (and create) the store at an SQLAlchemy URL: `sqlite:///interlock.db`, `sqlite:///:memory:`.
+
+    Raises StoreError: an unreadable URL, a database that this version cannot store in, a file that cannot be opened.
+    """
+    engine, name = _engine(url)
+    try:
+        with engine.connect() as connection:
+            _prepare(connection, durability)
+    except Exception as error:
+        engine.dispose()
+        reason = getattr(error, "orig", None) or error
+        raise StoreError(f"the store {name} cannot be opened: {reason}. {_advice(url)}") from None
+    return SqlBook(engine, name)
+
+
+def open_for_reading(url: str) -> Engine:
+    """An engine that reads a store that exists. Raises StoreError where there is none or it is not one of ours."""
+    from sqlalchemy import inspect
+
+    engine, name = _engine(url)
+    path = engine.url.database
+    if not path or path == ":memory:" or not Path(path).is_file():
+        raise StoreError(f"there is no store {name}: nothing has been recorded there yet, or the path is another")
+    try:
+        with engine.connect().execution_options(interlock_read=True) as connection:
+            known = inspect(connection).has_table("calls")
+    except Exception as error:
+        reason = getattr(error, "orig", None) or error
+        raise StoreError(f"the store {name} cannot be opened: {reason}. {_advice(url)}") from None
+    if not known:
+        raise StoreError(f"{name} is a database, but not a store of Interlock: it has no table `calls`")
+    return engine
+
+
+def _engine(url: str) -> tuple[Engine, str]:
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.pool import StaticPool
+
+    try:
+        parsed = make_url(url)
+    except Exception:
+        raise StoreError("the store's URL cannot be read; write it as sqlite:///interlock.db") from None
+    name = parsed.render_as_string(hide_password=True)
+    if parsed.get_backend_name() != "sqlite":
+        raise StoreError(f"the store {name} is of a kind this version cannot use: write sqlite:///interlock.db")
+    # One connection, made here and used by the writer's thread alone: a memory database would be another one in each.
+    options: dict[str, Any] = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": 30}}
+    engine = create_engine(parsed.set(drivername="sqlite"), **options)
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: Any) -> None:
+        # The driver's own transaction handling would start them late; SQLAlchemy's BEGIN does it on the word.
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if not _reading(connection) else "BEGIN")
+
+    return engine, name
+
+
+def _reading(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get("interlock_read"))
+
+
+def _prepare(connection: Connection, durability: Durability) -> None:
+    from .schema import metadata
+
+    raw = connection.connection.cursor()
+    raw.execute("PRAGMA journal_mode=WAL")
+    raw.execute(f"PRAGMA synchronous={'FULL' if durability == 'FULL' else 'NORMAL'}")
+    raw.close()
+    with connection.begin():
+        metadata.create_all(connection)
+
+
+def _advice(url: str) -> str:
+    path = url.partition(":///")[2]
+    folder = Path(path or ".").parent
+    if path and not folder.is_dir():
+        return f"The folder {folder} does not exist: make it, or name another file."
+    return "Check that the file may be written and is an SQLite database, or name another one."
