@@ -37,3 +37,4 @@ class ClientEnvironment:
     jitter: Callable[[], float] = random.random
     estimator: TokenEstimator | None = None
     keep_text: bool = False
+    embedding_width: int = 1024  # the catalog's one width: what every vector is fitted to

@@ -1,0 +1,80 @@
+"""One request and its answer, for clients that do not stream: send once, read, end the attempt, raise typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeVar
+
+from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.usage import Usage
+from interlock.errors import TransientUpstreamError, UpstreamError
+
+from .lifecycle import CallAttempt
+from .record import CallRecord
+
+
+class WireAnswer(Protocol):
+    """What every answer tells beside its content. None is unknown."""
+
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def served_model(self) -> str | None: ...
+    @property
+    def reported(self) -> Mapping[Dimension, ReportedLimit] | None: ...
+
+
+A = TypeVar("A", bound=WireAnswer)
+R = TypeVar("R")
+
+
+async def exchange(
+    attempt: CallAttempt, send: Callable[[], Awaitable[A]], read: Callable[[A], Awaitable[R]], *, timeout_s: float
+) -> tuple[R, CallRecord]:
+    """`read(await send())` under `timeout_s` seconds, with the attempt ended exactly once, whatever happens.
+
+    An answer that cannot be read was still served: it is settled and recorded with the usage it reported. The record
+    is committed before the result is returned. Errors of `send` and `read` pass through; a timeout becomes
+    TransientUpstreamError; a cancelled call is abandoned and its record queued.
+    """
+    answer: A | None = None
+    try:
+        async with asyncio.timeout(timeout_s) as timer:
+            attempt.sent()
+            answer = await send()
+            attempt.learn(
+                usage=answer.usage,
+                request_id=answer.request_id,
+                served_model=answer.served_model,
+                reported=answer.reported,
+            )
+            result = await read(answer)
+    except asyncio.CancelledError:
+        attempt.abandon()
+        raise
+    except Exception as error:
+        told: Exception = error
+        if isinstance(error, TimeoutError) and timer.expired():
+            told = TransientUpstreamError(f"{attempt.entry.id} did not answer within {timeout_s:g} s")
+        if isinstance(told, UpstreamError):
+            _complete(told, attempt, answer)
+        await attempt.fail(told)
+        if told is error:
+            raise
+        raise told from None
+    except BaseException:
+        attempt.abandon()
+        raise
+    return result, await attempt.succeed()
+
+
+def _complete(error: UpstreamError, attempt: CallAttempt, answer: WireAnswer | None) -> None:
+    """Fill in what the place that raised could not know."""
+    error.model = error.model or attempt.entry.id
+    error.provider = error.provider or attempt.entry.provider
+    if answer is not None:
+        error.usage = error.usage or answer.usage
+        error.request_id = error.request_id or answer.request_id

@@ -1,0 +1,186 @@
+"""Which texts share a request: greedy, in order, under every cap of the entry. Pure.
+
+A text no request can carry is set apart by its index and does not hinder the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from interlock.catalog.entry import ModelEntry
+from interlock.errors import ContextWindowExceededError, InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What one request may carry, and one text of it. None is no cap. Bytes are of UTF-8."""
+
+    items: int | None = None
+    tokens: int | None = None
+    bytes: int | None = None
+    item_tokens: int | None = None
+
+    @staticmethod
+    def of(entry: ModelEntry, *, max_bytes: int | None = None) -> Caps:
+        return Caps(
+            items=entry.max_batch_items,
+            tokens=entry.max_batch_tokens,
+            bytes=max_bytes,
+            item_tokens=entry.context_window,
+        )
+
+    @property
+    def longest_text(self) -> int | None:
+        """The most tokens one text may have."""
+        caps = [cap for cap in (self.item_tokens, self.tokens) if cap is not None]
+        return min(caps, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One request: the indexes of its texts, ascending, and their tokens together."""
+
+    indexes: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impossible:
+    """A text that fits no request, and why."""
+
+    index: int
+    reason: str
+    blank: bool = False  # whatever the caps: there is nothing that could be sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Every text is in exactly one batch or impossible."""
+
+    batches: tuple[Batch, ...]
+    impossible: tuple[Impossible, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        return len(self.batches)
+
+    @property
+    def tokens(self) -> int:
+        return sum(batch.tokens for batch in self.batches)
+
+    @property
+    def largest_tokens(self) -> int:
+        """Tokens of the largest request: what one call has to declare."""
+        return max((batch.tokens for batch in self.batches), default=0)
+
+
+class BlankTextError(InvalidRequestError):
+    """A text without a character, or that is no valid Unicode, has no vector. `indexes` (0-based) are all texts that could not be sent."""
+
+    code = "blank_text"
+
+    def __init__(self, message: str, *, indexes: tuple[int, ...] = (), model: str | None = None) -> None:
+        super().__init__(message, model=model, sent=False)
+        self.indexes = indexes
+
+
+class TextTooLongError(ContextWindowExceededError):
+    """A text is longer than one request of the model may be. `indexes` (0-based) are all that could not be sent."""
+
+    code = "text_too_long"
+
+    def __init__(self, message: str, *, indexes: tuple[int, ...] = (), model: str | None = None) -> None:
+        super().__init__(message, model=model, sent=False)
+        self.indexes = indexes
+
+
+def pack(tokens: Sequence[int], sizes: Sequence[int], caps: Caps) -> Packing:
+    """Batches for texts of these token counts and byte sizes, in order: a batch is closed when the next text would not
+    fit. 0 bytes is an empty text, which no provider embeds; less than 0 is a text that is no valid Unicode."""
+    batches: list[Batch] = []
+    impossible: list[Impossible] = []
+    held: list[int] = []
+    held_tokens = held_bytes = 0
+    for index, (count, size) in enumerate(zip(tokens, sizes, strict=True)):
+        refusal = _refusal(index, count, size, caps)
+        if refusal is not None:
+            impossible.append(refusal)
+            continue
+        if held and _over(caps, len(held) + 1, held_tokens + count, held_bytes + size):
+            batches.append(Batch(indexes=tuple(held), tokens=held_tokens))
+            held, held_tokens, held_bytes = [], 0, 0
+        held.append(index)
+        held_tokens += count
+        held_bytes += size
+    if held:
+        batches.append(Batch(indexes=tuple(held), tokens=held_tokens))
+    return Packing(batches=tuple(batches), impossible=tuple(impossible))
+
+
+def _over(caps: Caps, items: int, tokens: int, size: int) -> bool:
+    return any(
+        cap is not None and amount > cap
+        for cap, amount in ((caps.items, items), (caps.tokens, tokens), (caps.bytes, size))
+    )
+
+
+def _refusal(index: int, tokens: int, size: int, caps: Caps) -> Impossible | None:
+    if size <= 0:
+        reason = "is empty" if size == 0 else "holds a lone surrogate, which is not valid Unicode"
+        return Impossible(index=index, reason=reason, blank=True)
+    longest = caps.longest_text
+    if longest is not None and tokens > longest:
+        return Impossible(index=index, reason=f"has about {tokens:,} tokens where {longest:,} are allowed")
+    if caps.bytes is not None and size > caps.bytes:
+        return Impossible(index=index, reason=f"has {size:,} bytes where {caps.bytes:,} are allowed")
+    return None
+
+
+def plan_requests(
+    entry: ModelEntry, texts: Sequence[str], *, count: Callable[[str], int], max_bytes: int | None = None
+) -> Packing:
+    """The requests that `texts` take on this entry: the one plan behind both what is reserved and what is sent.
+
+    `count` gives the tokens of a text. What is reserved is `calls` requests of at most `largest_tokens` each.
+    """
+    return pack([count(text) for text in texts], [_size(text) for text in texts], Caps.of(entry, max_bytes=max_bytes))
+
+
+def _size(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return -1
+
+
+def require_possible(packing: Packing, *, model: str, texts: int) -> None:
+    """Raise for the texts that were set apart, naming each, before anything is sent and so before anything is paid."""
+    refused = packing.impossible
+    if not refused:
+        return
+    shown = "; ".join(f"text {item.index} {item.reason}" for item in refused[:5])
+    more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
+    indexes = tuple(item.index for item in refused)
+    message = f"{model} cannot embed {len(refused)} of {texts} texts: {shown}{more}. Nothing was sent."
+    if refused[0].blank:
+        raise BlankTextError(f"{message} Leave them out.", indexes=indexes, model=model)
+    raise TextTooLongError(f"{message} Split them, or ask for truncate=True.", indexes=indexes, model=model)
+
+
+def cut(text: str, longest: int, *, count: Callable[[str], int]) -> str:
+    """A longest beginning of `text` that counts at most `longest` tokens; the whole text where it fits.
+
+    The work is in proportion to what is kept, not to what is cut off.
+    """
+    low, high = 0, max(longest, 1)
+    while high < len(text) and count(text[:high]) <= longest:
+        low, high = high, high * 2
+    if high >= len(text):
+        if count(text) <= longest:
+            return text
+        high = len(text)
+    while high - low > 1:  # text[:low] fits, text[:high] does not
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(text[:middle]) <= longest else (low, middle)
+    return text[:low]
