@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from .words import Depth, Grade, Input, Kind, Status
 
@@ -23,13 +23,19 @@ Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
 class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, arbitrary_types_allowed=False)
 
+    #: One word that stands for a whole mapping in the file.
+    shorthands: ClassVar[dict[str, dict[str, Any]]] = {}
+
 
 class Limits(Strict):
     """Published limits of a pool. Rates are per minute (`rpm`, `tpm`, ...) or per day (`rpd`, `tpd`).
 
     `burst_s` is how many seconds of the rate may be taken at once after idling. `fixed` keeps the provider's own
-    headers from adjusting them. `pool` names a shared pool instead; then nothing else may stand beside it.
+    headers from adjusting them (`limits: fixed` in the file is that alone). `pool` names a shared pool instead; then
+    nothing else may stand beside it.
     """
+
+    shorthands: ClassVar[dict[str, dict[str, Any]]] = {"fixed": {"fixed": True}}
 
     pool: str | None = None
     rpm: Positive | None = None
@@ -43,6 +49,13 @@ class Limits(Strict):
     fixed: bool = False
     as_of: date | None = None
     source: str | None = None
+
+    @model_validator(mode="after")
+    def _pool_stands_alone(self) -> Limits:
+        beside = sorted(self.model_fields_set - {"pool"})
+        if self.pool is not None and beside:
+            raise ValueError(f"pool {self.pool!r} already has limits: move {', '.join(beside)} to that pool")
+        return self
 
 
 class Accounting(Strict):
@@ -114,7 +127,25 @@ class ModelEntry(Strict):
     unsupported: frozenset[str] = frozenset()  # parameters this model refuses, by name
     provider_options: dict[str, Any] = Field(default_factory=dict)  # merged last into the wire
     fallbacks: tuple[str, ...] = ()
+    named_only: bool = False  # picked by its id, a pin or a fallback; never because its grade fits
     status: Status = Status.OPEN
+
+    @field_validator("grade", mode="before")
+    @classmethod
+    def _grade_by_name(cls, value: Any) -> Any:
+        return Grade[value] if isinstance(value, str) and value in Grade.__members__ else value
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> ModelEntry:
+        if self.kind is Kind.CHAT and self.grade is None:
+            raise ValueError("a chat model needs a grade")
+        if self.kind is not Kind.CHAT and self.grade is not None:
+            raise ValueError(f"only chat models have a grade, not {self.kind.value}")
+        if self.grade is Grade.CEILING:
+            raise ValueError("CEILING is asked for, not carried: the strongest model is MEGA at most")
+        if self.max_output_tokens and self.context_window and self.max_output_tokens > self.context_window:
+            raise ValueError(f"max_output_tokens {self.max_output_tokens} is above the window {self.context_window}")
+        return self
 
     @property
     def pool(self) -> str:

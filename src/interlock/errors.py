@@ -40,7 +40,10 @@ class ConfigurationError(InterlockError):
 
 
 class CatalogError(ConfigurationError):
-    """The catalog file is wrong. `file`, `line` (1-based) and `key` (dotted path) say where."""
+    """The catalog file is wrong. `file`, `line` (1-based) and `key` (dotted path) say where.
+
+    Where a file has several mistakes the attributes are the first's, and `problems` has a line for each.
+    """
 
     code = "catalog"
 
@@ -50,6 +53,7 @@ class CatalogError(ConfigurationError):
         place = ":".join(str(part) for part in (file, line) if part is not None)
         super().__init__(": ".join(part for part in (place, key, message) if part))
         self.file, self.line, self.key = file, line, key
+        self.problems: tuple[str, ...] = (str(self),)
 
 
 class ModelResolutionError(InterlockError):

@@ -1,0 +1,197 @@
+"""From what is asked to the entry that serves it, and why the others were skipped.
+
+A grade is served by its pins in their order, then by its other entries, cheapest first, then by the next grade up. An
+exact id is served by that entry, or by the fallbacks it lists. What cannot be called is skipped and said once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Protocol
+
+from interlock.errors import ContextWindowExceededError, ModelResolutionError
+
+from .catalog import Catalog
+from .entry import ModelEntry
+from .limits import default_output_tokens, output_limit
+from .pricing import worst_cost
+from .spec import ModelBinding, ModelSpec
+from .words import Grade, Input, Kind, Status
+
+log = logging.getLogger("interlock.catalog")
+
+TOO_SMALL = "its window is too small for this input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """The place to be filled: what is asked, and how large its input is (tokens)."""
+
+    kind: Kind
+    spec: ModelSpec
+    input_tokens: int = 0
+
+
+def always_callable(entry: ModelEntry) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the picker may look at. `callable` answers why an entry cannot be called now, or None.
+
+    `said_once` remembers which skips were logged, so that a missing key is one line and not one a call.
+    """
+
+    catalog: Catalog
+    callable: Callable[[ModelEntry], str | None] = always_callable
+    said_once: set[tuple[str, str]] = field(default_factory=set)
+
+
+class Picker(Protocol):
+    """Chooses an entry. A deployment's own goes into `ModelSettings.picker`."""
+
+    def pick(self, seat: Seat, situation: Situation) -> ModelEntry: ...
+
+
+class DefaultPicker:
+    """Pins, then the cheapest of the grade, then the next grade up."""
+
+    def pick(self, seat: Seat, situation: Situation) -> ModelEntry:
+        """Raises `ModelResolutionError`, or `ContextWindowExceededError` when only larger windows would help."""
+        skipped: dict[str, str] = {}
+        for entry in self._candidates(seat, situation.catalog):
+            if entry.id in skipped:
+                continue
+            reason = _unfit(entry, seat) or situation.callable(entry)
+            if reason is None:
+                return entry
+            skipped[entry.id] = reason
+            _say_once(entry, reason, situation)
+        raise _nothing_left(seat, skipped, situation.catalog)
+
+    def _candidates(self, seat: Seat, catalog: Catalog) -> Iterator[ModelEntry]:
+        asked = seat.spec.model
+        if isinstance(asked, str):
+            yield from _by_id(asked, catalog)
+        elif isinstance(asked, Grade):
+            for grade in _grades(asked):
+                yield from _pinned(grade, catalog)
+                yield from _cheapest(grade, seat.kind, catalog)
+        else:
+            yield from _pinned(seat.kind.value, catalog)
+            yield from _cheapest(None, seat.kind, catalog)
+
+
+def bind(
+    spec: ModelSpec,
+    *,
+    catalog: Catalog,
+    picker: Picker,
+    situation: Situation,
+    input_tokens: int = 0,
+    calls: int = 1,
+) -> ModelBinding:
+    """The entry for a spec with the numbers that are both reserved and sent."""
+    entry = picker.pick(Seat(kind=spec.kind, spec=spec, input_tokens=input_tokens), situation)
+    if spec.kind is not Kind.CHAT:
+        return ModelBinding(spec=spec, entry=entry, input_tokens=input_tokens, output_tokens=0, calls=calls)
+    declared = spec.max_output_tokens
+    if declared is None and spec.output is None:
+        _, limits = catalog.limits_of(entry)
+        reserved = entry.accounting.output == "limit"
+        declared = default_output_tokens(limits, input_tokens=input_tokens, reserved=reserved)
+    output_tokens, thinking_tokens = output_limit(
+        entry, declared=declared, output=spec.output, depth=spec.depth, input_tokens=input_tokens
+    )
+    return ModelBinding(
+        spec=spec,
+        entry=entry,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        thinking_tokens=thinking_tokens,
+        calls=calls,
+    )
+
+
+def _by_id(entry_id: str, catalog: Catalog) -> Iterator[ModelEntry]:
+    entry = catalog.entry(entry_id)
+    yield entry
+    for name in entry.fallbacks:
+        yield catalog.entry(name)
+
+
+def _grades(asked: Grade) -> list[Grade]:
+    """The floor and what is above it, upwards; CEILING is its own pins, then the strongest downwards."""
+    real = [grade for grade in Grade if grade is not Grade.CEILING]
+    if asked is Grade.CEILING:
+        return [Grade.CEILING, *reversed(real)]
+    return [grade for grade in real if asked <= grade]
+
+
+def _pinned(key: Grade | str, catalog: Catalog) -> Iterator[ModelEntry]:
+    for name in catalog.pins.get(key, ()):
+        yield catalog.entry(name)
+
+
+def _cheapest(grade: Grade | None, kind: Kind, catalog: Catalog) -> list[ModelEntry]:
+    fitting = [
+        entry
+        for entry in catalog.entries.values()
+        if entry.kind is kind and entry.grade is grade and not entry.named_only and entry.status is Status.OPEN
+    ]
+    return sorted(fitting, key=_price_order)
+
+
+def _price_order(entry: ModelEntry) -> tuple[bool, str, Decimal, str]:
+    """By the price of three parts input and one part output. Unpriced last; currencies are not compared."""
+    price = worst_cost(entry.prices, 3_000_000, 1_000_000)
+    currency = entry.prices.currency if entry.prices else ""
+    return price is None, "" if currency == "USD" else currency, price or Decimal(0), entry.id
+
+
+def _unfit(entry: ModelEntry, seat: Seat) -> str | None:
+    """Why an entry does not serve this seat, whatever can be called."""
+    spec = seat.spec
+    if entry.id in spec.avoid:
+        return "the call asked to avoid it"
+    if entry.kind is not seat.kind:
+        return f"it is a {entry.kind.value} model, and {seat.kind.value} is asked"
+    if entry.status in (Status.DISABLED, Status.UNREACHABLE):
+        return f"its status is {entry.status.value}"
+    if missing := sorted(each.value for each in spec.sends - entry.inputs - {Input.TEXT}):
+        return f"it takes no {' and no '.join(missing)}"
+    # An exact id is asked for whatever its window; the output limit then says what does not fit.
+    if (
+        not isinstance(spec.model, str)
+        and entry.context_window is not None
+        and seat.input_tokens >= entry.context_window
+    ):
+        return TOO_SMALL
+    return None
+
+
+def _say_once(entry: ModelEntry, reason: str, situation: Situation) -> None:
+    if reason == TOO_SMALL or (entry.id, reason) in situation.said_once:
+        return
+    situation.said_once.add((entry.id, reason))
+    log.warning("model %s is skipped: %s", entry.id, reason)
+
+
+def _nothing_left(seat: Seat, skipped: dict[str, str], catalog: Catalog) -> Exception:
+    asked = str(seat.spec)
+    if skipped and all(reason == TOO_SMALL for reason in skipped.values()):
+        largest = max((catalog.entry(name).context_window or 0 for name in skipped), default=0)
+        return ContextWindowExceededError(
+            f"{asked}: about {seat.input_tokens:,} input tokens fit no window; the largest is {largest:,}",
+            model=asked,
+            sent=False,
+        )
+    if not skipped:
+        return ModelResolutionError(f"{catalog.file} has no {seat.kind.value} model for {asked}")
+    reasons = list(dict.fromkeys(f"{name}: {reason}" for name, reason in skipped.items()))
+    more = f" (and {len(reasons) - 5} more)" if len(reasons) > 5 else ""
+    return ModelResolutionError(f"no model can serve {asked}. {'; '.join(reasons[:5])}{more}", skipped=skipped)
