@@ -6,8 +6,8 @@
     await attempt.succeed(usage=...)            # or: await attempt.fail(error), await attempt.abandon()
 
 The three endings close the permit and queue the record before they return: nothing is lost when the caller is being
-cancelled and cannot await. Awaiting one waits for the commit and gives the record. Only the first ending counts; a later
-one returns the first. What is written where:
+cancelled and cannot await. Awaiting one waits for the commit and gives the record. Only the first ending counts; a
+later one returns the first. What is written where:
 
 | ending                       | usage in the record                               | cost                              |
 |------------------------------|---------------------------------------------------|-----------------------------------|

@@ -1,0 +1,215 @@
+"""One answer as it is read off a wire, whole or piece by piece: the same Draft for every provider, so a streamed answer
+equals the unstreamed one.
+
+Blocks are keyed by the wire's own index and stay in the order in which they began. Usage is a last-value-per-field
+merge: providers report it twice, or on every chunk, and never mean a sum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.usage import Usage
+
+from .conversation import Block, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from .response import Piece, PieceKind, StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadToolCall:
+    """A tool call whose arguments are no JSON object: told to the model, not to the caller."""
+
+    id: str
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, before any gate. `stop_reason` None: the wire never said that it was complete."""
+
+    blocks: tuple[Block, ...]
+    stop_reason: StopReason | None
+    usage: Usage | None = None
+    served_model: str | None = None
+    request_id: str | None = None
+    reported: Mapping[Dimension, ReportedLimit] = field(default_factory=dict)
+    refusal_category: str | None = None
+    refusal_explanation: str | None = None
+    bad_tool_calls: tuple[BadToolCall, ...] = ()
+
+    @property
+    def message(self) -> Message:
+        return Message("assistant", self.blocks)
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+
+class _Part:
+    __slots__ = ("arguments", "id", "index", "kind", "name", "redacted", "signature", "texts")
+
+    def __init__(self, kind: str, index: int) -> None:
+        self.kind, self.index, self.texts = kind, index, list[str]()
+        self.id = self.name = ""
+        self.arguments: Any = None
+        self.signature: str | None = None
+        self.redacted: str | None = None
+
+
+class Draft:
+    """An answer being read. Every method takes one fact of the wire; `answer()` is what has come so far."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Hashable, _Part] = {}
+        self._usage: dict[str, int] = {}
+        self.stop_reason: StopReason | None = None
+        self.complete = False  # the wire's own end has been seen
+        self.served_model: str | None = None
+        self.request_id: str | None = None
+        self.reported: Mapping[Dimension, ReportedLimit] = {}
+        self.refusal_category: str | None = None
+        self.refusal_explanation: str | None = None
+        self.size_bytes = 0
+
+    def text(self, key: Hashable, delta: Any) -> Piece | None:
+        return self._piece("text", PieceKind.TEXT, key, delta)
+
+    def thinking(self, key: Hashable, delta: Any) -> Piece | None:
+        return self._piece("thinking", PieceKind.THINKING, key, delta)
+
+    def signature(self, key: Hashable, signature: Any) -> None:
+        """Comes once, or in fragments."""
+        if isinstance(signature, str) and signature:
+            part = self._part("thinking", key)
+            part.signature = (part.signature or "") + signature
+
+    def redacted(self, key: Hashable, data: Any) -> None:
+        if isinstance(data, str):
+            self._part("thinking", key).redacted = data
+
+    def tool(self, key: Hashable, *, id: Any = None, name: Any = None, arguments: Any = None) -> None:
+        """A tool call begins, or is named again. `arguments` is its input where the wire gives it parsed."""
+        part = self._part("tool", key)
+        part.id = part.id or (id if isinstance(id, str) else "")
+        part.name = part.name or (name if isinstance(name, str) else "")
+        part.arguments = arguments if arguments is not None else part.arguments
+
+    def tool_json(self, key: Hashable, fragment: Any) -> Piece | None:
+        return self._piece("tool", PieceKind.TOOL_JSON, key, fragment)
+
+    def has(self, key: Hashable) -> bool:
+        return key in self._parts
+
+    def count(self, **fields: Any) -> None:
+        """Token counts by the names of `Usage`. The last value of each wins; None says nothing; zero is zero."""
+        self._usage.update({name: int(value) for name, value in fields.items() if _is_count(value)})
+
+    def stop(self, reason: StopReason | None) -> None:
+        """A reason given keeps over a later empty one."""
+        self.stop_reason = reason or self.stop_reason
+
+    def refuse(self, category: Any = None, explanation: Any = None) -> None:
+        self.stop_reason = StopReason.REFUSAL
+        self.refusal_category = category if isinstance(category, str) and category else self.refusal_category
+        if isinstance(explanation, str) and explanation:
+            self.refusal_explanation = (self.refusal_explanation or "") + explanation
+
+    @property
+    def usage(self) -> Usage | None:
+        return Usage(**self._usage) if self._usage else None
+
+    @property
+    def partial(self) -> str:
+        """The text that has come."""
+        return "".join("".join(part.texts) for part in self._parts.values() if part.kind == "text")
+
+    @property
+    def produced(self) -> str:
+        """Everything the model has written so far, for an estimate of its tokens."""
+        return "".join("".join(part.texts) for part in self._parts.values())
+
+    def answer(self) -> Answer:
+        blocks: list[Block] = []
+        bad: list[BadToolCall] = []
+        for part in self._parts.values():
+            if part.kind == "text":
+                blocks.append(TextBlock(_sound("".join(part.texts))))
+            elif part.kind == "thinking":
+                blocks.append(ThinkingBlock(text="".join(part.texts), signature=part.signature, redacted=part.redacted))
+            else:
+                blocks.append(self._tool_block(part, bad))
+        return Answer(
+            blocks=tuple(blocks),
+            stop_reason=(self.stop_reason or StopReason.END_TURN) if self.complete else None,
+            usage=self.usage,
+            served_model=self.served_model,
+            request_id=self.request_id,
+            reported=self.reported,
+            refusal_category=self.refusal_category,
+            refusal_explanation=self.refusal_explanation,
+            bad_tool_calls=tuple(bad),
+        )
+
+    def _tool_block(self, part: _Part, bad: list[BadToolCall]) -> ToolUseBlock:
+        tool_id = part.id or f"call_{part.index}"
+        arguments, problem = parse_arguments("".join(part.texts) if part.texts else part.arguments)
+        if not part.name:
+            problem = "the call has no name"
+        if problem:
+            bad.append(BadToolCall(id=tool_id, name=part.name, problem=problem))
+        return ToolUseBlock(id=tool_id, name=part.name, input=arguments)
+
+    def _piece(self, kind: str, piece_kind: PieceKind, key: Hashable, delta: Any) -> Piece | None:
+        if not isinstance(delta, str):
+            return None
+        part = self._part(kind, key)
+        if not delta:
+            return None
+        part.texts.append(delta)
+        self.size_bytes += len(delta)
+        return Piece(kind=piece_kind, text=delta, block_index=part.index)
+
+    def _part(self, kind: str, key: Hashable) -> _Part:
+        part = self._parts.get(key)
+        if part is None or part.kind != kind:
+            # A wire that reuses an index for another kind of block began a new block; neither is lost.
+            if part is not None:
+                self._parts[(key, part.index)] = part
+                del self._parts[key]
+            part = self._parts[key] = _Part(kind, len(self._parts))
+        return part
+
+
+def parse_arguments(raw: Any) -> tuple[dict[str, Any], str]:
+    """A tool call's arguments, and what is wrong with them ("" if nothing). Nothing at all is no arguments."""
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
+        return {}, ""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            return {}, f"the arguments are not JSON ({str(error)[:100]})"
+    if not isinstance(raw, dict):
+        return {}, f"the arguments must be a JSON object, not {type(raw).__name__}"
+    return raw, ""
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 and value == int(value)
+
+
+def _sound(text: str) -> str:
+    """Text that can be encoded: JSON escapes can smuggle in half a character, which no store and no wire takes."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

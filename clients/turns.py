@@ -1,0 +1,128 @@
+"""A conversation made ready for a wire: what every provider refuses is put right or refused here, before it is sent.
+
+The caller's conversation is never changed. Put right, always the same way: whitespace-only text blocks and the turns
+they leave empty are dropped, turns of one role in a row become one, and tool results stand before any text of their
+turn. Refused by name: nothing left to say, a tool call without its result, half a character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from interlock.catalog.words import Input
+from interlock.errors import InvalidRequestError
+
+from .conversation import (
+    Block,
+    Conversation,
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+_NEEDS: Mapping[type, Input] = {ImageBlock: Input.IMAGES, DocumentBlock: Input.DOCUMENTS}
+
+
+def ready_turns(conversation: Conversation) -> Conversation:
+    """The conversation as it may be sent. Raises `InvalidRequestError` (nothing sent)."""
+    merged: list[Message] = []
+    for message in conversation.messages:
+        blocks = tuple(block for block in message.blocks if not _is_blank(block))
+        if not blocks:
+            continue
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(message.role, (*merged[-1].blocks, *blocks))
+        else:
+            merged.append(Message(message.role, blocks))
+    if not merged:
+        raise refused("the conversation says nothing: it holds no block but whitespace")
+    messages = tuple(Message(message.role, _results_first(message.blocks)) for message in merged)
+    _check_tools(messages)
+    system = conversation.system if conversation.system and conversation.system.strip() else None
+    return replace(conversation, messages=messages, system=system)
+
+
+def check_inputs(conversation: Conversation, *, model: str, inputs: Iterable[Input]) -> None:
+    """Refuse a block that the model cannot read, by name."""
+    readable = frozenset(inputs)
+    for number, message in enumerate(conversation.messages, start=1):
+        for block in message.blocks:
+            need = _NEEDS.get(type(block))
+            if need is not None and need not in readable:
+                raise refused(f"{model} does not read a {type(block).__name__} (turn {number}); it reads "
+                              f"{', '.join(sorted(readable))}", model=model)  # fmt: skip
+            if isinstance(block, (ImageBlock, DocumentBlock)) and (block.data is None) == (block.url is None):
+                raise refused(f"the {type(block).__name__} of turn {number} needs either data or a url", model=model)
+
+
+def half_character(conversation: Conversation) -> str | None:
+    """Where a lone surrogate stands: text that cannot be written as UTF-8."""
+    places = [("the system text", conversation.system or "")]
+    places += [
+        (f"turn {number} ({type(block).__name__})", text)
+        for number, message in enumerate(conversation.messages, start=1)
+        for block in message.blocks
+        for text in _texts(block)
+    ]
+    for place, text in places:
+        at = next((at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
+        if at is not None:
+            return f"{place}, character {at}"
+    return None
+
+
+def refused(message: str, *, model: str | None = None) -> InvalidRequestError:
+    """An error about a request that never left."""
+    return InvalidRequestError(message, model=model, sent=False)
+
+
+def _is_blank(block: Block) -> bool:
+    return isinstance(block, TextBlock) and not block.text.strip()
+
+
+def _results_first(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    results = tuple(block for block in blocks if isinstance(block, ToolResultBlock))
+    if not results:
+        return blocks
+    return (*results, *(block for block in blocks if not isinstance(block, ToolResultBlock)))
+
+
+def _check_tools(messages: tuple[Message, ...]) -> None:
+    """Every tool call is answered in the very next turn, once, and every result has its call."""
+    for position, message in enumerate(messages):
+        asked = [block.id for block in message.blocks if isinstance(block, ToolUseBlock)]
+        following = messages[position + 1].blocks if position + 1 < len(messages) else ()
+        answered = [block.tool_use_id for block in following if isinstance(block, ToolResultBlock)]
+        missing = [call for call in asked if call not in answered]
+        if missing:
+            raise refused(f"tool call {missing[0]!r} of turn {position + 1} has no result in the turn after it")
+        repeated = next((call for call in answered if answered.count(call) > 1), None)
+        if repeated is not None:
+            raise refused(f"tool call {repeated!r} of turn {position + 1} is answered twice")
+        unasked = [call for call in answered if call not in asked]
+        if unasked:
+            raise refused(
+                f"turn {position + 2} answers tool call {unasked[0]!r}, which the turn before it did not make"
+            )
+    first = messages[0].blocks
+    if any(isinstance(block, ToolResultBlock) for block in first):
+        raise refused("the conversation begins with a tool result, whose call is missing")
+
+
+def _texts(block: Block) -> Iterable[str]:
+    if isinstance(block, TextBlock):
+        yield block.text
+    elif isinstance(block, ToolResultBlock):
+        yield block.content
+    elif isinstance(block, ToolUseBlock):
+        yield repr(block.input) if not _plain(block.input) else ""
+        yield from (value for value in block.input.values() if isinstance(value, str))
+        yield from block.input
+
+
+def _plain(values: Mapping[str, object]) -> bool:
+    return all(isinstance(value, str) for value in values.values())
