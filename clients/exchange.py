@@ -32,13 +32,18 @@ R = TypeVar("R")
 
 
 async def exchange(
-    attempt: CallAttempt, send: Callable[[], Awaitable[A]], read: Callable[[A], Awaitable[R]], *, timeout_s: float
+    attempt: CallAttempt,
+    send: Callable[[], Awaitable[A]],
+    read: Callable[[A], Awaitable[R]],
+    *,
+    timeout_s: float,
+    redact: Callable[[str], str],
 ) -> tuple[R, CallRecord]:
     """`read(await send())` under `timeout_s` seconds, with the attempt ended exactly once, whatever happens.
 
     An answer that cannot be read was still served: it is settled and recorded with the usage it reported. The record
     is committed before the result is returned. Errors of `send` and `read` pass through; a timeout becomes
-    TransientUpstreamError; a cancelled call is abandoned and its record queued.
+    TransientUpstreamError; a cancelled call is abandoned and its record queued. Messages leave through `redact`.
     """
     answer: A | None = None
     try:
@@ -60,7 +65,7 @@ async def exchange(
         if isinstance(error, TimeoutError) and timer.expired():
             told = TransientUpstreamError(f"{attempt.entry.id} did not answer within {timeout_s:g} s")
         if isinstance(told, UpstreamError):
-            _complete(told, attempt, answer)
+            _complete(told, attempt, answer, redact)
         await attempt.fail(told)
         if told is error:
             raise
@@ -71,8 +76,11 @@ async def exchange(
     return result, await attempt.succeed()
 
 
-def _complete(error: UpstreamError, attempt: CallAttempt, answer: WireAnswer | None) -> None:
+def _complete(
+    error: UpstreamError, attempt: CallAttempt, answer: WireAnswer | None, redact: Callable[[str], str]
+) -> None:
     """Fill in what the place that raised could not know."""
+    error.args = (redact(str(error)), *error.args[1:])
     error.model = error.model or attempt.entry.id
     error.provider = error.provider or attempt.entry.provider
     if answer is not None:

@@ -10,8 +10,8 @@
     guard      one process, one embedding model
     providers/ one file a provider, imported at its first call
 
-`interlock.runtime` may import it; it builds on `clients`, `admission` and `catalog`. Importing the package does not import
-numpy.
+`interlock.runtime` may import it; it builds on `clients`, `admission` and `catalog`. Importing the package does not
+import numpy.
 """
 
 from __future__ import annotations

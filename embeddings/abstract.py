@@ -9,15 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from interlock.catalog.tokens import estimate_text
 from numpy.typing import NDArray
 
 from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.cut import beginning
 from interlock.catalog.entry import ModelEntry
 from interlock.catalog.spec import ModelBinding
+from interlock.catalog.tokens import estimate_text
 from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
 from interlock.clients.environment import ClientEnvironment
@@ -26,7 +27,7 @@ from interlock.clients.lifecycle import CallAttempt
 from interlock.clients.record import CallRecord, CallSeat
 
 from .align import align
-from .packing import Batch, Caps, Packing, cut, plan_requests, require_possible
+from .packing import Batch, Caps, Packing, plan_requests, require_possible
 from .purpose import EmbeddingPurpose
 from .response import EmbeddingsResponse
 from .vectors import Float32, fit
@@ -158,13 +159,17 @@ class BoundEmbeddingsClient:
         )
 
         async def read(answer: EmbeddingAnswer) -> Float32:
-            rows = align(answer.vectors, answer.indexes, expected=len(texts))
+            rows: list[Any] = align(cast("Sequence[Any]", answer.vectors), answer.indexes, expected=len(texts))
             declared, width = client.declared_dimensions, client.environment.embedding_width
             fitting = partial(fit, rows, declared=declared, width=width, indexes=batch.indexes)
             return await _in_thread_if(len(rows) * declared > _NUMBERS_INLINE, fitting)
 
         vectors, record = await exchange(
-            attempt, partial(client.send, texts, purpose), read, timeout_s=client.timeout_s
+            attempt,
+            partial(client.send, texts, purpose),
+            read,
+            timeout_s=client.timeout_s,
+            redact=client.environment.redactor.redact,
         )
         total.vectors[list(batch.indexes)] = vectors
         total.add(record)
@@ -173,7 +178,7 @@ class BoundEmbeddingsClient:
     def _observe(self, batch: Batch, record: CallRecord) -> None:
         estimator, reported = self._client.environment.estimator, record.usage.input_tokens
         if estimator is not None and reported is not None and not record.usage.estimated:
-            estimator.observe(self._client.entry.id, batch.tokens, reported)
+            estimator.observe(self._client.entry.id, batch.raw_tokens, reported)
 
     def _response(self, total: _Total, cut_short: tuple[int, ...]) -> EmbeddingsResponse:
         entry, records = self._client.entry, total.records
@@ -207,7 +212,7 @@ def _truncated(client: AbstractEmbeddingsClient, texts: list[str]) -> tuple[list
     longest = Caps.of(client.entry).longest_text
     if longest is None:
         return texts, ()
-    kept = [cut(text, longest, count=client.estimate) for text in texts]
+    kept = [beginning(text, longest, client.estimate) for text in texts]
     return kept, tuple(index for index, text in enumerate(texts) if len(kept[index]) < len(text))
 
 

@@ -39,10 +39,14 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One request: the indexes of its texts, ascending, and their tokens together."""
+    """One request: the indexes of its texts, ascending, and their tokens together.
+
+    `raw_tokens` is the estimate before its model's correction, which is what a report corrects further.
+    """
 
     indexes: tuple[int, ...]
     tokens: int
+    raw_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,8 @@ class Packing:
 
 
 class BlankTextError(InvalidRequestError):
-    """A text without a character, or that is no valid Unicode, has no vector. `indexes` (0-based) are all texts that could not be sent."""
+    """A text without a character, or that is no valid Unicode, has no vector. `indexes` (0-based) are all texts that
+    could not be sent."""
 
     code = "blank_text"
 
@@ -102,19 +107,24 @@ def pack(tokens: Sequence[int], sizes: Sequence[int], caps: Caps) -> Packing:
     impossible: list[Impossible] = []
     held: list[int] = []
     held_tokens = held_bytes = 0
+
+    def close() -> None:
+        if held:
+            raw = sum(getattr(tokens[index], "raw", tokens[index]) for index in held)
+            batches.append(Batch(indexes=tuple(held), tokens=held_tokens, raw_tokens=raw))
+
     for index, (count, size) in enumerate(zip(tokens, sizes, strict=True)):
         refusal = _refusal(index, count, size, caps)
         if refusal is not None:
             impossible.append(refusal)
             continue
-        if held and _over(caps, len(held) + 1, held_tokens + count, held_bytes + size):
-            batches.append(Batch(indexes=tuple(held), tokens=held_tokens))
+        if _over(caps, len(held) + 1, held_tokens + count, held_bytes + size):
+            close()
             held, held_tokens, held_bytes = [], 0, 0
         held.append(index)
         held_tokens += count
         held_bytes += size
-    if held:
-        batches.append(Batch(indexes=tuple(held), tokens=held_tokens))
+    close()
     return Packing(batches=tuple(batches), impossible=tuple(impossible))
 
 
@@ -166,21 +176,3 @@ def require_possible(packing: Packing, *, model: str, texts: int) -> None:
     if refused[0].blank:
         raise BlankTextError(f"{message} Leave them out.", indexes=indexes, model=model)
     raise TextTooLongError(f"{message} Split them, or ask for truncate=True.", indexes=indexes, model=model)
-
-
-def cut(text: str, longest: int, *, count: Callable[[str], int]) -> str:
-    """A longest beginning of `text` that counts at most `longest` tokens; the whole text where it fits.
-
-    The work is in proportion to what is kept, not to what is cut off.
-    """
-    low, high = 0, max(longest, 1)
-    while high < len(text) and count(text[:high]) <= longest:
-        low, high = high, high * 2
-    if high >= len(text):
-        if count(text) <= longest:
-            return text
-        high = len(text)
-    while high - low > 1:  # text[:low] fits, text[:high] does not
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(text[:middle]) <= longest else (low, middle)
-    return text[:low]

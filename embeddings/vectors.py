@@ -94,7 +94,7 @@ def _stacked(vectors: Sequence[Any] | NDArray[Any], declared: int, names: Sequen
     for name, read in zip(names, rows, strict=True):
         if len(read) != declared:
             raise VectorError(
-                f"vector {name} has {len(read)} dimensions and the catalog entry declares {declared}: correct the entry",
+                f"vector {name} has {len(read)} dimensions where the catalog entry declares {declared}",
                 row=name,
             )
     return np.stack(rows)
@@ -104,7 +104,7 @@ def normalise(rows: NDArray[Any], *, indexes: Sequence[int] | None = None) -> Fl
     """Rows [n, d] at L2 length 1, as float32. VectorError names the first row that is zero or not finite."""
     names = range(len(rows)) if indexes is None else indexes
     wide: Float64 = rows.astype(np.float64)
-    _refuse(~np.isfinite(wide).all(axis=1), names, "holds a component that is not a finite number")
+    _refuse(np.logical_not(np.isfinite(wide).all(axis=1)), names, "holds a component that is not a finite number")
     peak = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
     _refuse(peak[:, 0] == 0.0, names, "is zero, so it has no direction")
     scaled = wide / peak
@@ -117,7 +117,7 @@ def normalise(rows: NDArray[Any], *, indexes: Sequence[int] | None = None) -> Fl
     return unit
 
 
-def _refuse(bad: NDArray[np.bool_], names: Sequence[int], what: str) -> None:
+def _refuse(bad: Any, names: Sequence[int], what: str) -> None:
     if bad.any():
         name = names[int(np.argmax(bad))]
         raise VectorError(f"vector {name} {what}", row=name)

@@ -1,9 +1,9 @@
 """`wordllama`: a local embedding model of 16 MB inside its own wheel. No key, no network, no download.
 
 It is a bag of words: the vector is the mean of the words' vectors, so order means nothing ("dog bites man" and "man
-bites dog" have one vector) and neither does the purpose. Good for finding and grouping texts by what they are about; not
-for telling apart what is said about it. It has no window of its own: a long text is averaged whole, and `context_window`
-in the entry is yours to set.
+bites dog" have one vector) and neither does the purpose. Good for finding and grouping texts by what they are about;
+not for telling apart what is said about it. It has no window of its own: a long text is averaged whole, and
+`context_window` in the entry is yours to set.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,14 +33,13 @@ if find_spec("wordllama") is None:  # said here, once, so that the registry can 
 _TEXTS_A_STEP = 512
 # A request of more characters leaves the event loop: about a millisecond of tokenising.
 _CHARACTERS_INLINE = 4_000
-_LOADING = threading.Lock()
 
 
 class WordLlamaEmbeddingsClient(AbstractEmbeddingsClient):
     """Embeds in this process. `usage.input_tokens` are the tokens the model really read."""
 
     async def send(self, texts: Sequence[str], purpose: EmbeddingPurpose) -> EmbeddingAnswer:
-        model = await asyncio.to_thread(_model) if not _model_is_loaded() else _model()
+        model = _LOADED[0] if _LOADED else await asyncio.to_thread(_load)
         if sum(map(len, texts)) <= _CHARACTERS_INLINE:
             steps = [model.embed(texts)]
         else:
@@ -82,18 +80,19 @@ class _BagOfWords:
         return _Step(out, tokens)
 
 
-def _model_is_loaded() -> bool:
-    return _load.cache_info().currsize > 0
+# The weights are read-only and 32 MB in memory, so every runtime of a process shares them.
+_LOADED: list[_BagOfWords] = []
+_LOADING = threading.Lock()
 
 
-def _model() -> _BagOfWords:
-    with _LOADING:
-        return _load()
-
-
-@cache
 def _load() -> _BagOfWords:
-    # The weights are read-only and 32 MB in memory, so every runtime of a process shares them.
+    with _LOADING:
+        if not _LOADED:
+            _LOADED.append(_read())
+        return _LOADED[0]
+
+
+def _read() -> _BagOfWords:
     with _root_logger_untouched():
         package = import_module("wordllama")
         folder = Path(str(package.__file__)).parent  # its default folder is not where its wheel puts the weights

@@ -1,0 +1,128 @@
+"""What is asked about a state: a choice among options, yes or no, a score on levels. Immutable, hashable values.
+
+Malformed questions cannot be made: the constructors raise ValueError with one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+MAX_OPTIONS = 255
+MAX_LEVELS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a choice: the name that is answered, and what it means where the name does not say it."""
+
+    name: str
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_text(self.name, "an option's name")
+        if self.description is not None:
+            _require_text(self.description, f"the description of option {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Exactly one of 2 to 255 options.
+
+    `Choice.of("Which team?", "billing", "technical")`, or with descriptions (None: the name says enough)
+    `Choice.of("Which team?", {"billing": "invoices and refunds", "technical": None})`.
+    """
+
+    question: str
+    options: tuple[Option, ...]
+    type: Literal["choice"] = "choice"
+
+    def __post_init__(self) -> None:
+        _require_text(self.question, "the question of a choice")
+        object.__setattr__(self, "options", tuple(self.options))
+        if not 2 <= len(self.options) <= MAX_OPTIONS:
+            raise ValueError(f"a choice needs 2 to {MAX_OPTIONS} options, not {len(self.options)}")
+        names = [option.name for option in self.options]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"a choice has the option {twice!r} twice")
+
+    @staticmethod
+    def of(question: str, /, *options: str | Option | Mapping[str, str | None]) -> Choice:
+        found: list[Option] = []
+        for given in options:
+            if isinstance(given, Mapping):
+                found += [Option(name, description) for name, description in given.items()]
+            else:
+                found.append(given if isinstance(given, Option) else Option(given))
+        return Choice(question, tuple(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(option.name for option in self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Noul:
+    """Yes or no, answered with the probability of yes.
+
+    `Noul.of("Does this convey urgency?")`, with what each side means where it helps:
+    `Noul.of("Is it urgent?", yes="time-sensitive", no="no time is mentioned")`.
+    """
+
+    question: str
+    yes: str | None = None
+    no: str | None = None
+    type: Literal["noul"] = "noul"
+
+    def __post_init__(self) -> None:
+        _require_text(self.question, "the question of a noul")
+        for side, meaning in (("yes", self.yes), ("no", self.no)):
+            if meaning is not None:
+                _require_text(meaning, f"the meaning of {side}")
+
+    @staticmethod
+    def of(question: str, /, *, yes: str | None = None, no: str | None = None) -> Noul:
+        return Noul(question, yes, no)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Where a state lies on 2 to 10 levels, the lowest first; level 0 is the first.
+
+    `Score.of("How frustrated?", "calm", "frustrated", "very angry")`.
+    """
+
+    question: str
+    levels: tuple[str, ...]
+    type: Literal["score"] = "score"
+
+    def __post_init__(self) -> None:
+        _require_text(self.question, "the question of a score")
+        object.__setattr__(self, "levels", tuple(self.levels))
+        if not 2 <= len(self.levels) <= MAX_LEVELS:
+            raise ValueError(f"a score needs 2 to {MAX_LEVELS} levels, not {len(self.levels)}")
+        for number, level in enumerate(self.levels):
+            _require_text(level, f"level {number}")
+        twice = next((level for level in self.levels if self.levels.count(level) > 1), None)
+        if twice is not None:
+            raise ValueError(f"a score has the level {twice!r} twice")
+
+    @staticmethod
+    def of(question: str, /, *levels: str) -> Score:
+        return Score(question, levels)
+
+
+Question: TypeAlias = Choice | Noul | Score
+
+
+def _require_text(value: object, what: str) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{what} must be text, not {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{what} is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} holds a lone surrogate, which is not valid Unicode") from None
