@@ -179,6 +179,12 @@ class MalformedResponseError(TransientUpstreamError):
     code = "malformed_response"
 
 
+class EmptyResponseError(MalformedResponseError):
+    """The model ended its turn without a word, a call or a refusal."""
+
+    code = "empty_response"
+
+
 class QuotaExhaustedError(UpstreamError):
     """The account is out of money or over a hard limit: no wait within this run helps."""
 
@@ -214,13 +220,18 @@ class ContextWindowExceededError(UpstreamError):
 
 
 class ResponseShapeError(UpstreamError):
-    """The answer never took the wanted shape. `problems` has one line a correction, `answer` the last text."""
+    """The answer never took the wanted shape. `problems` has one line a correction, `answer` the last text.
+
+    `correction` is the conversation to ask with again: the caller's own, the wrong turn, and what was wrong with it.
+    """
 
     code = "response_shape"
 
-    def __init__(self, message: str, *, problems: tuple[str, ...] = (), answer: str = "", **known: Any) -> None:
+    def __init__(
+        self, message: str, *, problems: tuple[str, ...] = (), answer: str = "", correction: Any = None, **known: Any
+    ) -> None:
         super().__init__(message, **known)
-        self.problems, self.answer = problems, answer
+        self.problems, self.answer, self.correction = problems, answer, correction
 
 
 class StreamInterruptedError(UpstreamError):
