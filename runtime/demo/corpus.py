@@ -16,19 +16,19 @@ from pathlib import Path
 from interlock.errors import ConfigurationError
 
 #: Written in Python, documented, and part of every full installation.
-MODULES = (
-    "argparse ast asyncio base64 bdb bisect bz2 calendar cmd code codecs collections colorsys compileall "
-    "concurrent.futures configparser contextlib copy csv ctypes dataclasses datetime decimal difflib dis doctest email "
-    "enum filecmp fileinput fnmatch fractions ftplib functools getopt getpass gettext glob graphlib gzip hashlib heapq "
-    "hmac html http.client http.cookies http.server imaplib importlib inspect io ipaddress json keyword linecache "
-    "locale logging lzma mailbox mimetypes modulefinder multiprocessing netrc numbers operator optparse os pathlib pdb "
-    "pickle pickletools pkgutil platform plistlib poplib posixpath pprint profile pstats pyclbr pydoc queue quopri "
-    "random re reprlib rlcompleter runpy sched secrets selectors shelve shlex shutil signal smtplib socket "
-    "socketserver sqlite3 ssl stat statistics string stringprep struct subprocess symtable sysconfig tabnanny tarfile "
-    "tempfile textwrap threading timeit token tokenize trace traceback tracemalloc types typing unittest urllib.parse "
-    "urllib.request urllib.robotparser uuid venv warnings wave weakref webbrowser wsgiref xml xmlrpc.client zipapp "
-    "zipfile zipimport"
-).split()
+_NAMES = (
+    "argparse ast base64 bdb bisect bz2 calendar cmd code codecs collections colorsys compileall concurrent.futures "
+    "configparser contextlib copy csv ctypes dataclasses datetime difflib dis doctest email enum filecmp fileinput "
+    "fnmatch fractions ftplib functools getopt getpass gettext glob graphlib gzip hashlib heapq hmac html http.client "
+    "http.cookies http.server imaplib importlib inspect io ipaddress json keyword linecache locale logging lzma "
+    "mailbox mimetypes numbers operator optparse os pathlib pdb pickle pickletools pkgutil platform plistlib poplib "
+    "posixpath pprint profile pstats pyclbr pydoc queue quopri random re reprlib rlcompleter runpy sched secrets "
+    "selectors shelve shutil smtplib socket socketserver sqlite3 ssl stat statistics string stringprep subprocess "
+    "symtable sysconfig tabnanny tarfile tempfile textwrap threading timeit tokenize trace traceback tracemalloc "
+    "types typing unittest urllib.parse urllib.request urllib.robotparser uuid venv warnings wave weakref webbrowser "
+    "wsgiref xml xmlrpc.client zipapp zipfile zipimport"
+)
+MODULES = tuple(_NAMES.split())
 
 PER_MODULE = 4  # its own documentation and the first of its public classes and functions
 SHORTEST = 60  # characters: shorter strings say nothing to summarise

@@ -1,0 +1,21 @@
+"""The command line, `interlock`: a thin layer over the runtime. Nothing imports it but the console script.
+
+    app         the commands, their options and their help
+    failing     how an error is told: one sentence, exit code 2
+    target      `pipelines.py:triage` to the pipeline it names, and what that takes
+    lines       the input: one JSON object a line, checked before anything is sent
+    progress    the results as they come, kept so that a run can go on, and their order at the end
+    running     `interlock run`
+    calls       `interlock calls`
+    catalog     `interlock catalog check | show`
+    demo        `interlock demo`
+
+Each command imports what it needs when it is called, so `interlock --help` stays quick.
+"""
+
+
+def main() -> None:
+    """The console script's entry point."""
+    from .app import app
+
+    app()

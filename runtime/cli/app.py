@@ -1,0 +1,129 @@
+"""The commands of `interlock`: names, options, help. What they do stands in the modules beside this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .failing import plain_errors
+
+app = typer.Typer(
+    name="interlock",
+    help="Reserve model calls before sending them: run pipelines, look at what they did.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+catalogs = typer.Typer(help="Check and show the catalog of models.", no_args_is_help=True)
+app.add_typer(catalogs, name="catalog")
+
+Catalog = Annotated[Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")]
+STORE = "sqlite:///interlock.db"
+
+
+@app.command()
+def demo(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")] = False,
+    catalog: Annotated[
+        Path | None,
+        typer.Option("--catalog", help="Run on the real providers of this catalog, with keys from the environment."),
+    ] = None,
+    entries: Annotated[int, typer.Option("--entries", min=1, help="How many documentation strings to work on.")] = 320,
+    baseline: Annotated[
+        bool | None,
+        typer.Option(
+            "--baseline/--no-baseline", help="Run the usual way too. Default: only on the simulated provider."
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Keep the library and the record of calls in this folder.")
+    ] = None,
+) -> None:
+    """Run the main job on Python's own documentation, beside the usual way. No key is needed."""
+    with plain_errors():
+        from .demo import show_demo
+
+        show_demo(as_json=as_json, catalog=catalog, entries=entries, baseline=baseline, keep=keep)
+
+
+@app.command()
+def run(
+    pipeline: Annotated[
+        str, typer.Argument(metavar="MODULE:PIPELINE", help="pipelines.py:triage or package.module:triage")
+    ],
+    input: Annotated[Path, typer.Option("--input", help="One JSON value a line; each line is one run.")],
+    output: Annotated[Path, typer.Option("--output", help="One result a line, in the input's order.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on: run only the lines without a good result.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write results that are there anew.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Report bad input lines and run the others.")] = False,
+    max_cost: Annotated[
+        str | None, typer.Option("--max-cost", help='The most this command may spend: "5" (USD) or "5 EUR".')
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Run at most this many lines.")] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Lines under way at a time.")] = 64,
+    catalog: Catalog = None,
+    store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+) -> None:
+    """Run a pipeline once for each line of a file."""
+    with plain_errors():
+        from .running import RunOptions, run_file
+
+        options = RunOptions(
+            pipeline=pipeline,
+            input=input,
+            output=output,
+            resume=resume,
+            overwrite=overwrite,
+            skip_bad=skip_bad,
+            max_cost=max_cost,
+            limit=limit,
+            concurrency=concurrency,
+            catalog=catalog,
+            store=store,
+        )
+        code = run_file(options)
+    raise typer.Exit(code)
+
+
+@app.command()
+def calls(
+    last: Annotated[str | None, typer.Option("--last", help="Only the last 30s, 15m, 1h, 2d ...")] = None,
+    run_id: Annotated[str | None, typer.Option("--run", help="Only the calls of this run.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many, the latest.")] = 1_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as a JSON array.")] = False,
+    store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+) -> None:
+    """Show every recorded call: model, tokens, cost, wait, attempts, outcome."""
+    with plain_errors():
+        from .calls import show_calls
+
+        show_calls(store=store, last=last, run=run_id, limit=limit, as_json=as_json)
+
+
+@catalogs.command("check")
+def check_catalog(file: Annotated[Path, typer.Argument(metavar="FILE", help="The catalog file to check.")]) -> None:
+    """Load a catalog file strictly: exit 0 and a summary, or 2 and what is wrong where."""
+    with plain_errors():
+        from .catalog import check
+
+        typer.echo(check(file))
+
+
+@catalogs.command("show")
+def show_catalog(
+    model: Annotated[str | None, typer.Argument(metavar="[ID]", help="One entry. Default: a table of all.")] = None,
+    catalog: Catalog = None,
+) -> None:
+    """Show the models of a catalog, or one entry in full."""
+    with plain_errors():
+        from .catalog import load_catalog, show_all, show_one
+
+        loaded = load_catalog(catalog)
+        if model is not None:
+            typer.echo(show_one(loaded, model))
+            return
+        from rich.console import Console
+
+        Console().print(show_all(loaded))

@@ -1,0 +1,115 @@
+"""The input of `interlock run`: one JSON value a line, each with an id, checked as a whole before anything is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from interlock.errors import ConfigurationError
+
+MOST_NAMED = 5  # bad lines named in one error
+Id = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: `number` counts from 1, `id` is its own or its number, `value` what it says."""
+
+    number: int
+    id: Id
+    value: Any
+
+
+class BadLineError(ConfigurationError):
+    """A line that cannot be run. `number` is its place in the file, `reason` what is wrong with it."""
+
+    code = "bad_line"
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"line {number}: {reason}")
+        self.number, self.reason = number, reason
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the first reading found: how many lines can be run, and what is wrong with the others."""
+
+    good: int = 0
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+def read_lines(path: Path) -> Iterator[Line | BadLineError]:
+    """The lines in order, blank ones left out. A line that is not JSON comes as its error."""
+    for number, raw in _raw_lines(path):
+        try:
+            yield parse(number, raw)
+        except BadLineError as error:
+            yield error
+
+
+def parse(number: int, raw: bytes) -> Line:
+    try:
+        value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise BadLineError(number, "not UTF-8 text") from None
+    except ValueError as error:
+        raise BadLineError(number, f"not JSON ({getattr(error, 'msg', error)})") from None
+    except RecursionError:
+        raise BadLineError(number, "nested too deeply") from None
+    return Line(number, _id_of(number, value), value)
+
+
+def check(path: Path, fits: Callable[[Line], object]) -> Checked:
+    """Read the whole input once. `fits` raises BadLineError for a line the pipeline cannot take."""
+    checked = Checked()
+    seen: dict[Id, int] = {}
+    for line in read_lines(path):
+        if isinstance(line, BadLineError):
+            checked.bad[line.number] = line.reason
+            continue
+        if line.id in seen:
+            checked.bad[line.number] = f"has the id {line.id!r} of line {seen[line.id]}"
+            continue
+        seen[line.id] = line.number
+        try:
+            fits(line)
+        except BadLineError as error:
+            checked.bad[line.number] = error.reason
+        else:
+            checked.good += 1
+    return checked
+
+
+def complain(path: Path, bad: dict[int, str]) -> NoReturn:
+    """One error that names the bad lines by their numbers."""
+    named = "; ".join(f"line {number}: {reason}" for number, reason in list(bad.items())[:MOST_NAMED])
+    more = f"; and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
+    raise ConfigurationError(
+        f"{path}: {named}{more}. Nothing was run: mend the input, or leave bad lines out with --skip-bad"
+    )
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if raw.strip():
+                    yield number, raw
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _id_of(number: int, value: Any) -> Id:
+    found = value.get("id") if isinstance(value, dict) else None
+    if found is None:
+        return number
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise BadLineError(number, "its id is neither text nor a whole number")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")

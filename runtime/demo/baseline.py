@@ -1,0 +1,150 @@
+"""The usual way, for comparison: send, catch the 429, sleep as long as it says, send again, holding the connection.
+
+A fixed number of workers share the provider's own SDK. Each takes a connection, opens a transaction, sees whether the
+entry is there already, asks the models, writes, commits. Nothing here is made worse than it is commonly written: it
+honours `retry-after`, adds jitter, and never gives up on an entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select
+
+from interlock.clients.simulator import SimulatedProvider
+
+from .corpus import Entry
+from .figures import Side, goodput_after_burst
+from .library import ENTRIES, KEYWORDS, ConnectionMeter, open_library, to_bytes
+from .work import AREA, DEPRECATED, MAX_OUTPUT_TOKENS, SYSTEM, Card, prompt_of, searchable, state_of
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+WORKERS = 24
+
+
+@dataclass
+class LocalModels:
+    """The same local models the demo uses, called through their own libraries."""
+
+    embedder: Any
+    decider: Any
+    questions: dict[str, Any] = field(
+        default_factory=lambda: {
+            "area": {
+                "type": "choice",
+                "instructions": AREA.question,
+                "criteria": {option.name: option.description for option in AREA.options},
+            },
+            "deprecated": {"type": "noul", "instructions": DEPRECATED.question},
+        }
+    )
+
+    @staticmethod
+    def load() -> LocalModels:
+        import wordllama
+        from sparrow_decider import Decider
+
+        folder = Path(wordllama.__file__).parent
+        return LocalModels(wordllama.WordLlama.load(cache_dir=folder, disable_download=True), Decider.load())
+
+    def ask(self, entry: Entry) -> tuple[str, float]:
+        answers = self.decider.ask(state_of(entry), self.questions)["answers"]
+        return str(answers["area"]["choice"]), float(answers["deprecated"]["noul"])
+
+    def embed(self, entry: Entry) -> bytes:
+        return to_bytes(self.embedder.embed([searchable(entry)], norm=True)[0])
+
+
+class UsualWay:
+    def __init__(self, client: AsyncAnthropic, engine: AsyncEngine, local: LocalModels, model: str, seed: int) -> None:
+        self._client, self._engine, self._local, self._model = client, engine, local, model
+        self._random = random.Random(seed)
+
+    async def worker(self, queue: Iterator[Entry], finished: Callable[[], None]) -> None:
+        for entry in queue:
+            async with self._engine.connect() as connection, connection.begin():
+                await self.catalogue(entry, connection)
+            finished()
+
+    async def catalogue(self, entry: Entry, connection: AsyncConnection) -> None:
+        there = select(ENTRIES.c.name).where(ENTRIES.c.name == entry.name)
+        if (await connection.execute(there)).first() is not None:
+            return
+        area, deprecated = await asyncio.to_thread(self._local.ask, entry)
+        vector = await asyncio.to_thread(self._local.embed, entry)
+        card = Card.model_validate_json(await self.send(prompt_of(entry)))
+        values = {"name": entry.name, "module": entry.module, "kind": entry.kind, "area": area}
+        values |= {"deprecated": deprecated, "title": card.title, "summary": card.summary, "vector": vector}
+        await connection.execute(insert(ENTRIES).values(**values))
+        rows = [{"keyword": word, "entry": entry.name} for word in dict.fromkeys(card.keywords)]
+        await connection.execute(insert(KEYWORDS), rows)
+
+    async def send(self, prompt: str) -> str:
+        from anthropic import RateLimitError
+
+        while True:
+            try:
+                answer = await self._client.messages.create(
+                    model=self._model,
+                    max_tokens=MAX_OUTPUT_TOKENS,
+                    system=SYSTEM,
+                    messages=[{"role": "user", "content": prompt}],
+                    output_config={"format": {"type": "json_schema", "schema": _schema()}},
+                )
+            except RateLimitError as refused:
+                told_s = float(refused.response.headers.get("retry-after", "1"))
+                await asyncio.sleep(told_s + self._random.random() * 0.25)
+                continue
+            return "".join(block.text for block in answer.content if block.type == "text")
+
+
+def _schema() -> dict[str, Any]:
+    return Card.model_json_schema() | {"additionalProperties": False}
+
+
+async def run_the_usual_way(
+    corpus: Sequence[Entry],
+    provider: SimulatedProvider,
+    folder: Path,
+    *,
+    model: str,
+    workers: int = WORKERS,
+    finished: Callable[[], None] = lambda: None,
+    seed: int = 0,
+) -> Side:
+    """The whole corpus on that provider, and what it took."""
+    from anthropic import AsyncAnthropic
+
+    local = await asyncio.to_thread(LocalModels.load)
+    engine = await open_library(folder / "usual-way.db", connections=workers)
+    meter = ConnectionMeter(engine)
+    queue = iter(corpus)
+    begun = time.perf_counter()
+    try:
+        async with AsyncAnthropic(base_url=provider.anthropic_url, api_key="simulated", max_retries=0) as client:
+            usual = UsualWay(client, engine, local, model, seed)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(usual.worker(queue, finished))
+        wall_s = time.perf_counter() - begun
+    finally:
+        await engine.dispose()
+    return Side(
+        done=len(corpus),
+        failed=0,
+        requests=provider.count,
+        rate_limited=provider.refused,
+        goodput=goodput_after_burst(provider.requests, provider.served(model)),
+        wall_s=wall_s,
+        db_connection_s=meter.held_s,
+        db_work_s=meter.work_s,
+    )

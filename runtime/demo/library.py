@@ -1,0 +1,127 @@
+"""Where the demo keeps what it learned: one SQLite table, and a meter on the connections to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Column, Float, LargeBinary, MetaData, String, Table, event, select
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+METADATA = MetaData()
+
+KEYWORDS = Table(
+    "keywords",
+    METADATA,
+    Column("keyword", String, primary_key=True),
+    Column("entry", String, primary_key=True),
+)
+
+ENTRIES = Table(
+    "entries",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("module", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("area", String, nullable=False),
+    Column("deprecated", Float, nullable=False),  # the probability that it is
+    Column("title", String, nullable=False),
+    Column("summary", String, nullable=False),
+    Column("vector", LargeBinary, nullable=False),  # float32, little-endian, of length one
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One answer of the search: `score` is the cosine with the question."""
+
+    module: str
+    name: str
+    title: str
+    score: float
+
+
+async def open_library(path: Path, *, connections: int) -> AsyncEngine:
+    """An empty library in that file, with a pool of so many connections."""
+    engine = create_async_engine(
+        f"sqlite+aiosqlite:///{path}", pool_reset_on_return=None, pool_size=connections, max_overflow=0
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def configure(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.close()
+
+    async with engine.begin() as connection:
+        await connection.run_sync(METADATA.create_all)
+    return engine
+
+
+def to_bytes(vector: NDArray[np.float32]) -> bytes:
+    return vector.astype("<f4").tobytes()
+
+
+async def search(connection: AsyncConnection, question: NDArray[np.float32], count: int = 5) -> tuple[Found, ...]:
+    """The stored entries nearest to the question's vector, best first."""
+    columns = (ENTRIES.c.module, ENTRIES.c.name, ENTRIES.c.title, ENTRIES.c.vector)
+    rows: Sequence[Any] = (await connection.execute(select(*columns).order_by(ENTRIES.c.name))).all()
+    if not rows:
+        return ()
+    scores = np.stack([np.frombuffer(row.vector, dtype="<f4") for row in rows]) @ question
+    best = np.argsort(-scores, kind="stable")[:count]
+    return tuple(Found(rows[i].module, rows[i].name, rows[i].title, round(float(scores[i]), 3)) for i in best)
+
+
+class ConnectionMeter:
+    """Seconds for which connections were taken from the pool, and the part of them that the work itself needs.
+
+    `held_s` is from checkout to return. `work_s` is the statements and commits alone, each as its caller waits for it:
+    what the same work takes however it is arranged.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.held_s = 0.0
+        self.work_s = 0.0
+        self._taken: dict[object, float] = {}
+        self._begun: dict[object, float] = {}
+        pool = engine.sync_engine.pool
+        event.listen(pool, "checkout", self._checkout)
+        event.listen(pool, "checkin", self._checkin)
+        event.listen(engine.sync_engine, "before_execute", self._before)
+        event.listen(engine.sync_engine, "after_execute", self._after)
+        self._time_commits(engine.sync_engine.dialect)
+
+    def _checkout(self, _: object, record: object, __: object) -> None:
+        self._taken[record] = time.perf_counter()
+
+    def _checkin(self, _: object, record: object) -> None:
+        if (since := self._taken.pop(record, None)) is not None:
+            self.held_s += time.perf_counter() - since
+
+    def _before(self, connection: object, *_: object) -> None:
+        self._begun[connection] = time.perf_counter()
+
+    def _after(self, connection: object, *_: object) -> None:
+        self.work_s += time.perf_counter() - self._begun.pop(connection)
+
+    def _time_commits(self, dialect: Any) -> None:
+        commit = dialect.do_commit
+
+        def timed(connection: object) -> None:
+            begun = time.perf_counter()
+            try:
+                commit(connection)
+            finally:
+                self.work_s += time.perf_counter() - begun
+
+        dialect.do_commit = timed  # SQLAlchemy announces a commit before it happens and says nothing after it
