@@ -40,9 +40,10 @@ def output_limit(
     room = _room(entry, input_tokens)
     answer = _answer_tokens(entry, declared, output, room)
     thinking = thinking_budget(entry, depth, answer)
-    bounds = [answer + thinking, entry.max_output_tokens, room]
-    total = min(bound for bound in bounds if bound is not None)
-    return total, _thinking_within(total, answer, thinking)
+    bound = min((each for each in (entry.max_output_tokens, room) if each is not None), default=answer + thinking)
+    total = min(answer + thinking, bound)
+    kept = _thinking_within(total, answer, thinking)
+    return (total, kept) if kept else (min(answer, bound), 0)
 
 
 def thinking_budget(entry: ModelEntry, depth: Depth, answer_tokens: int) -> int:
@@ -89,7 +90,7 @@ def _answer_tokens(entry: ModelEntry, declared: int | None, output: OutputSize |
     if output is None:
         return DEFAULT_OUTPUT_TOKENS
     if output is not OutputSize.MAX:
-        return output.value
+        return int(output.value)
     ceiling = entry.max_output_tokens or room
     if ceiling is None:
         raise InvalidRequestError(

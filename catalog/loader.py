@@ -54,11 +54,7 @@ def read_file(path: Path) -> bytes:
 def load_text(text: str | bytes, file: str) -> Loaded:
     """Raises `CatalogError`, and nothing else, for whatever is wrong."""
     if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = text[: error.start].count(b"\n") + 1
-            raise CatalogError("is not UTF-8 text", file=file, line=line) from None
+        text = _decoded(text, file)
     version = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     problems = Problems(file)
     reader = Reader(problems)
@@ -69,6 +65,14 @@ def load_text(text: str | bytes, file: str) -> Loaded:
     check(loaded, reader)
     problems.raise_any()
     return loaded
+
+
+def _decoded(text: bytes, file: str) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise CatalogError("is not UTF-8 text", file=file, line=line) from None
 
 
 def _sections(top: yaml.MappingNode, reader: Reader) -> dict[str, yaml.Node]:
@@ -93,7 +97,10 @@ def _parts(sections: Mapping[str, yaml.Node], reader: Reader) -> dict[str, Any]:
 
     defaults = _defaults(sections.get("defaults"), reader)
     return {
-        "providers": read("providers", dict[str, ProviderSettings | None], {}),
+        "providers": {
+            key: settings or ProviderSettings()  # `simulated:` with nothing behind it is the defaults
+            for key, settings in read("providers", dict[str, ProviderSettings | None], {}).items()
+        },
         "defaults": defaults,
         "pools": read("pools", dict[str, Limits], {}),
         "entries": _entries(sections.get("models"), defaults, reader),

@@ -35,8 +35,9 @@ def worst_cost(prices: Prices | None, input_tokens: int, output_tokens: int) -> 
     """The most that a call of this size can cost: every input token at its dearest, the whole output limit used."""
     if prices is None:
         return None
-    rows = [prices, *(tier for tier in prices.tiers if tier.above_input_tokens < input_tokens)]
-    dearest_input = max(max(row.input, row.cache_read or row.input, row.cache_write or row.input) for row in rows)
+    rows: list[Prices | PriceTier] = [prices]
+    rows += [tier for tier in prices.tiers if tier.above_input_tokens < input_tokens]
+    dearest_input = max(max(row.input, row.cache_read or 0, row.cache_write or 0) for row in rows)
     dearest_output = max(row.output for row in rows)
     return (_count(input_tokens) * dearest_input + _count(output_tokens) * dearest_output) / prices.per
 

@@ -72,7 +72,8 @@ class Reader:
         if origin in (tuple, frozenset):
             return self._many(node, origin, get_args(wanted)[0], path, single=ONE_OR_MORE in marks)
         if origin is dict:
-            return self._mapping(node, *get_args(wanted), path)
+            key_type, value_type = get_args(wanted)
+            return self._mapping(node, key_type, value_type, path)
         if wanted is Any:
             return self._anything(node, path)
         return self._scalar(node, wanted, path)
@@ -96,7 +97,7 @@ class Reader:
             if known is None:
                 self.add(f"unknown field{nearest(key, model.model_fields)}", inner)
                 continue
-            wanted = known.annotation
+            wanted: Any = known.annotation
             if known.metadata:
                 wanted = Annotated[(wanted, *known.metadata)]
             values[key] = self.read(value, wanted, inner)
