@@ -1,1 +1,33 @@
-"""."""
+"""A provider to test against: real HTTP on loopback, real limits, faults on demand. Public, for tests of one's own too.
+
+    provider     SimulatedProvider: settings, script, log, the server's lifetime
+    script       Step: what happens to a request instead of a plain answer
+    answers      deterministic answers from a request's own text; filling, formats, patterns: values for a JSON schema
+    buckets      the limits, pure
+    app          the ASGI app; answering: one request's way; connection, server: the sockets
+    wires/       Anthropic Messages, OpenAI chat completions
+
+Anyone may import it. Serving needs uvicorn (the `simulator` extra); the app alone needs nothing.
+"""
+
+from .answers import default_answer
+from .buckets import PublishedLimits
+from .exchange import Answer, Ask, AskedTool, Refusal, ToolCall
+from .log import Goodput, SeenRequest
+from .provider import SimulatedProvider
+from .script import Framing, Step
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "AskedTool",
+    "Framing",
+    "Goodput",
+    "PublishedLimits",
+    "Refusal",
+    "SeenRequest",
+    "SimulatedProvider",
+    "Step",
+    "ToolCall",
+    "default_answer",
+]

@@ -1,0 +1,163 @@
+"""Answers worked out from the request's own text, the same every time: a first sentence, its frequent words.
+
+`default_answer` is what the provider says when it is told nothing else. It obeys a JSON schema or a forced tool.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from .exchange import Answer, Ask
+from .filling import Source, fill
+
+_READ_CHARS = 20_000  # more of a text than this changes nothing worth the time
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
+_WORD = re.compile(r"[^\W\d_][\w'-]*")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+_COMMON = frozenset(
+    [
+        "the",
+        "and",
+        "for",
+        "that",
+        "this",
+        "with",
+        "from",
+        "are",
+        "was",
+        "were",
+        "been",
+        "have",
+        "has",
+        "had",
+        "not",
+        "but",
+        "you",
+        "your",
+        "our",
+        "their",
+        "they",
+        "them",
+        "his",
+        "her",
+        "its",
+        "will",
+        "would",
+        "can",
+        "could",
+        "should",
+        "may",
+        "about",
+        "into",
+        "over",
+        "under",
+        "than",
+        "then",
+        "there",
+        "here",
+        "what",
+        "which",
+        "who",
+        "whom",
+        "when",
+        "where",
+        "why",
+        "how",
+        "all",
+        "any",
+        "each",
+        "few",
+        "more",
+        "most",
+        "other",
+        "some",
+        "such",
+        "only",
+        "own",
+        "same",
+        "too",
+        "very",
+        "just",
+        "also",
+        "does",
+        "did",
+        "doing",
+        "being",
+        "these",
+        "those",
+        "please",
+        "need",
+        "want",
+        "make",
+        "made",
+        "like",
+        "get",
+        "got",
+        "let",
+        "say",
+        "said",
+        "tell",
+        "one",
+        "two",
+    ]
+)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence, at most 400 characters; empty for a text without one."""
+    for part in _SENTENCE_END.split(text[:_READ_CHARS].strip()):
+        if part.strip():
+            return part.strip()[:400]
+    return ""
+
+
+def keywords(text: str, count: int = 8) -> list[str]:
+    """The most frequent words that say something, in lower case; ties in order of appearance."""
+    words = (word.lower() for word in _WORD.findall(text[:_READ_CHARS]))
+    seen = Counter(word for word in words if len(word) > 2 and word not in _COMMON)
+    return [word for word, _ in seen.most_common(count)]
+
+
+def source_of(text: str, seed: int) -> Source:
+    """What a schema is filled from."""
+    return Source(
+        sentence=first_sentence(text) or "Nothing was said.",
+        words=tuple(keywords(text)) or ("nothing",),
+        numbers=tuple(float(number) for number in _NUMBER.findall(text[:_READ_CHARS])[:16]),
+        text=text[:_READ_CHARS].lower(),
+        seed=zlib.crc32(text.encode(), seed),
+    )
+
+
+def default_answer(ask: Ask, seed: int = 0) -> Answer:
+    """The first sentence and the frequent words; or the schema or forced tool, filled from the text."""
+    schema = ask.forced_tool.schema if ask.forced_tool is not None else ask.schema
+    thinking = _thinking(ask) if ask.thinking_tokens else None
+    if schema is not None:
+        return Answer(json=fill(schema, source_of(ask.text, seed)), thinking=thinking)
+    sentence, words = first_sentence(ask.text), keywords(ask.text, 5)
+    if ask.any_json:
+        return Answer(json={"answer": sentence, "keywords": words}, thinking=thinking)
+    if not sentence:
+        return Answer(text="Nothing was asked.", thinking=thinking)
+    text = sentence if len(words) < 2 else f"{sentence} Keywords: {', '.join(words)}."
+    return Answer(text=text, thinking=thinking)
+
+
+def _thinking(ask: Ask) -> str:
+    words = ", ".join(keywords(ask.text, 5)) or "nothing"
+    return f"The request is about {words}."
+
+
+AnswerFunction = Callable[[Any], "Answer | str | dict[str, Any] | list[Any]"]
+
+
+def as_answer(given: Any) -> Answer:
+    """What an answer function gave: an Answer, text, or a JSON value."""
+    if isinstance(given, Answer):
+        return given
+    return Answer(text=given) if isinstance(given, str) else Answer(json=given)

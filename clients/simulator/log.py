@@ -1,0 +1,133 @@
+"""What the provider saw, and how much of what it serves was used."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .exchange import Ask
+
+Kind = Literal["chat", "count", "models", "other"]
+Cut = Literal["clean", "close", "reset", "client"]
+
+
+@dataclass(slots=True, kw_only=True)
+class SeenRequest:
+    """One request. The fields after `ask` are filled in as its answer goes out.
+
+    Times are seconds on the provider's clock. `headers` are lower case, credentials redacted. `status` is None while
+    nothing has been sent. `cut` says that the answer did not reach its end and who ended it: a step (`clean`: a whole
+    response without its terminal marker, `close`: the connection closed in mid-body, `reset`: aborted) or the `client`,
+    who left. `input_tokens` and `output_tokens` are what was read and produced, cached input included.
+    """
+
+    number: int
+    at_s: float
+    wire: str
+    path: str
+    kind: Kind
+    model: str
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+    ask: Ask | None = None
+    streamed: bool = False
+    status: int | None = None
+    step: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    pieces: int = 0
+    finished_at_s: float | None = None
+    cut: Cut | None = None
+    refused_by: str | None = None  # the dimension of a 429 by the provider's own limits
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What the last user turn says."""
+        return self.ask.text if self.ask is not None else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodput:
+    """What was served in a window, against what the provider would really have served.
+
+    `fractions` holds one figure a limited dimension; `fraction` is the largest: the limit that binds. 1.0 is all that
+    could be had.
+    """
+
+    window_s: float
+    answered: int
+    refused: int
+    input_tokens: int
+    output_tokens: int
+    fractions: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def fraction(self) -> float:
+        return max(self.fractions.values(), default=0.0)
+
+
+class RequestLog:
+    """Every request, or the last `keep` of them. `total` counts all, `chats` those for an answer, `refused` the 429s of
+    the provider's own limits."""
+
+    def __init__(self, keep: int | None = None) -> None:
+        self.entries: deque[SeenRequest] = deque(maxlen=keep)
+        self.total = 0
+        self.chats = 0
+        self.refused = 0
+
+    def add(self, entry: SeenRequest) -> None:
+        self.entries.append(entry)
+        self.total += 1
+        self.chats += entry.kind == "chat"
+
+    def clear(self) -> None:
+        """Forget all but the numbering."""
+        self.entries.clear()
+        self.chats = self.refused = 0
+
+
+def measure(
+    entries: Iterable[SeenRequest],
+    served: Mapping[str, tuple[float, float]],
+    *,
+    since_s: float,
+    until_s: float,
+    from_full: bool,
+) -> Goodput:
+    """Goodput of the requests accepted in a window, against (capacity, rate) by dimension.
+
+    `from_full` counts the capacity as served too: the buckets were full when the window began.
+    """
+    answered = refused = input_tokens = output_tokens = 0
+    for entry in entries:
+        if entry.kind != "chat" or not since_s <= entry.at_s <= until_s:
+            continue
+        if entry.status == 429:
+            refused += 1
+        elif entry.status == 200 and entry.finished_at_s is not None:
+            answered += 1
+            input_tokens += entry.input_tokens
+            output_tokens += entry.output_tokens
+    window_s = until_s - since_s
+    used = {
+        "requests": answered,
+        "tokens": input_tokens + output_tokens,
+        "input-tokens": input_tokens,
+        "output-tokens": output_tokens,
+    }
+    fractions = {}
+    for name, (capacity, rate_per_s) in served.items():
+        available = rate_per_s * window_s + (capacity if from_full else 0.0)
+        fractions[name] = used[name] / available if available > 0 else 0.0
+    return Goodput(
+        window_s=window_s,
+        answered=answered,
+        refused=refused,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        fractions=fractions,
+    )

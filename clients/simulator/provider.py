@@ -1,0 +1,233 @@
+"""SimulatedProvider: settings, script and log around the app, and the server's lifetime."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from .app import SimulatedApp
+from .buckets import PublishedLimits
+from .counting import count_tokens
+from .exchange import Answer
+from .log import Goodput, RequestLog, SeenRequest, measure
+from .script import Step
+from .server import LoopbackServer, ThreadedServer
+from .settings import EVERY_MODEL, Serving
+from .wires import anthropic_reading, openai_reading
+from .wires.anthropic import AnthropicWire
+from .wires.openai_chat import OpenAIChatWire
+
+NO_SAMPLING = frozenset({"temperature", "top_p", "top_k"})
+
+
+class SimulatedProvider:
+    """A model provider on loopback that speaks Anthropic Messages and OpenAI chat completions.
+
+    limits: per model as it is named on the wire, "*" for each model not named; one PublishedLimits stands for "*".
+        None has no limits.
+    serves: the share of its published rates at which it really refills. Headers always tell the published story.
+    answer: makes the answer of each request that no step answers: an Answer, text, or a JSON value. None: answers from
+        the request's own text that obey its schema or forced tool.
+    latency_s: seconds before an answer, or a function of the request. tokens_per_s: how fast output comes after that.
+    seed: ids, and what answers take from nowhere else, are the same for the same seed and order of requests.
+    now, sleep: the clock of limits, log and pauses.
+    headers: False leaves the rate limit headers out; Retry-After stays.
+    models: the models there are; None: every one. context_window: tokens of input taken at most.
+    keys: the API keys it knows; None: any. A request without one is refused.
+    anthropic_refuses: parameters the Anthropic wire does not take; the current API takes no sampling parameters.
+    strict_schemas: refuse schemas that the real providers refuse.
+    count_tokens: how many tokens a text is taken for.
+    keep_requests: how many requests the log keeps; None: all.
+
+        async with SimulatedProvider() as provider:
+            client = AsyncAnthropic(api_key="any", base_url=provider.anthropic_url)
+
+        with SimulatedProvider().in_thread() as provider: ...
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Mapping[str, PublishedLimits] | PublishedLimits | None = None,
+        serves: float = 1.0,
+        answer: Callable[[SeenRequest], Answer | str | Any] | None = None,
+        latency_s: float | Callable[[SeenRequest], float] = 0.0,
+        tokens_per_s: float | None = None,
+        seed: int = 0,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        headers: bool = True,
+        models: Iterable[str] | None = None,
+        context_window: int | None = None,
+        keys: Iterable[str] | None = None,
+        anthropic_refuses: Iterable[str] = NO_SAMPLING,
+        openai_refuses: Iterable[str] = (),
+        strict_schemas: bool = True,
+        count_tokens: Callable[[str], int] = count_tokens,
+        keep_requests: int | None = None,
+    ) -> None:
+        _require_share(serves)
+        if tokens_per_s is not None and tokens_per_s <= 0:
+            raise ValueError(f"tokens_per_s must be above 0, not {tokens_per_s!r}")
+        if isinstance(limits, PublishedLimits):
+            limits = {EVERY_MODEL: limits}
+        self._serving = Serving(
+            limits=dict(limits or {}),
+            serves=serves,
+            answer=answer,
+            latency_s=latency_s,
+            tokens_per_s=tokens_per_s,
+            seed=seed,
+            now=now,
+            sleep=sleep,
+            headers=headers,
+            count=count_tokens,
+            models=tuple(models) if models is not None else None,
+            context_window=context_window,
+            keys=frozenset(keys) if keys is not None else None,
+            log=RequestLog(keep_requests),
+        )
+        reader = anthropic_reading.Reader(
+            refused_parameters=frozenset(anthropic_refuses), seed=seed, strict_schemas=strict_schemas
+        )
+        openai_reader = openai_reading.Reader(
+            refused_parameters=frozenset(openai_refuses), strict_schemas=strict_schemas
+        )
+        self._app = SimulatedApp(self._serving, AnthropicWire(reader), OpenAIChatWire(openai_reader))
+        self._server: LoopbackServer | ThreadedServer | None = None
+        self._started_s = now()
+
+    @property
+    def app(self) -> SimulatedApp:
+        """The ASGI app, to be mounted elsewhere or driven without a socket (httpx2.ASGITransport)."""
+        return self._app
+
+    @property
+    def base_url(self) -> str:
+        """`http://127.0.0.1:PORT`, while it serves."""
+        port = self._server.port if self._server is not None else None
+        if port is None:
+            raise RuntimeError("the simulated provider is not serving: enter it, or its in_thread()")
+        return f"http://127.0.0.1:{port}"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL for the Anthropic SDK."""
+        return self.base_url
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL for the OpenAI SDK."""
+        return f"{self.base_url}/v1"
+
+    async def __aenter__(self) -> SimulatedProvider:
+        server = LoopbackServer(self._app)
+        self._claim(server)
+        try:
+            await server.start()
+        except BaseException:
+            self._server = None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        server, self._server = self._server, None
+        if isinstance(server, LoopbackServer):
+            await server.stop()
+
+    @contextmanager
+    def in_thread(self) -> Iterator[SimulatedProvider]:
+        """Serve from a thread and loop of its own, for programs that are synchronous or block their loop."""
+        server = ThreadedServer(self._app)
+        self._claim(server)
+        try:
+            server.start()
+            yield self
+        finally:
+            self._server = None
+            server.stop()
+
+    def _claim(self, server: LoopbackServer | ThreadedServer) -> None:
+        if self._server is not None:
+            raise RuntimeError("the simulated provider is serving already")
+        self._server = server
+
+    def script(self, *steps: Step) -> None:
+        """Append steps: each is used up by the next request it matches."""
+        self._serving.script.add(steps)
+
+    def always(self, *steps: Step) -> None:
+        """What happens to a request when no scripted step matches: the first of these that does. None given: nothing."""
+        self._serving.script.always(steps)
+
+    @property
+    def steps_left(self) -> int:
+        """Scripted steps that no request has used yet."""
+        return len(self._serving.script)
+
+    def clear(self) -> None:
+        """Forget script and log. Limits, cache and numbering go on."""
+        self._serving.script.clear()
+        self._serving.log.clear()
+
+    @property
+    def serves(self) -> float:
+        """The share of its published rates at which it refills; may be set while it serves."""
+        return self._serving.serves
+
+    @serves.setter
+    def serves(self, share: float) -> None:
+        _require_share(share)
+        self._serving.serves = share
+        for meter in self._serving.meters.values():
+            meter.serve(share, self._serving.now())
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """Every request seen, in order, those of clients that left included."""
+        return list(self._serving.log.entries)
+
+    @property
+    def count(self) -> int:
+        """How many chat requests were seen."""
+        return self._serving.log.chats
+
+    @property
+    def refused(self) -> int:
+        """How many requests the provider's own limits refused (429). Scripted ones are not counted."""
+        return self._serving.log.refused
+
+    def goodput(
+        self, model: str | None = None, *, since_s: float | None = None, until_s: float | None = None
+    ) -> Goodput:
+        """What was served of `model` (None: the one model with limits, else all) between two times of its clock,
+        against what it would really have served.
+
+        Without `since_s` the window begins with the provider and its full buckets count as served; a window that
+        begins later is taken to begin with them empty.
+        """
+        serving = self._serving
+        until = serving.now() if until_s is None else until_s
+        since = self._started_s if since_s is None else since_s
+        if model is None and len(serving.meters) == 1:
+            model = next(iter(serving.meters))
+        meter = serving.meter(model) if model is not None else None
+        entries = [entry for entry in serving.log.entries if model in (None, entry.model)]
+        return measure(
+            entries,
+            meter.served_rates() if meter is not None else {},
+            since_s=since,
+            until_s=until,
+            from_full=since_s is None,
+        )
+
+
+def _require_share(serves: float) -> None:
+    if not 0 < serves <= 1:
+        raise ValueError(f"serves is a share of what is published, above 0 and at most 1, not {serves!r}")
