@@ -46,7 +46,11 @@ class ResultFile:
             self._file = self.part.open("a+b")
         except OSError as error:
             raise ConfigurationError(f"{self.output} cannot be written: {error.strerror or error}") from None
-        self._read_back()
+        try:
+            self._read_back()
+        except ConfigurationError:
+            self.close()
+            raise
 
     def _copy_output(self) -> None:
         """The part file holds everything again, so that one file is the truth while a run goes on."""
@@ -74,9 +78,7 @@ class ResultFile:
     def add(self, result: dict[str, Any]) -> None:
         """Keep one result at once: it is in the file when this returns."""
         assert self._file is not None
-        raw = (
-            json.dumps(result, ensure_ascii=False, separators=(", ", ": ")).encode("utf-8", "backslashreplace") + b"\n"
-        )
+        raw = _one_line(result)
         self._file.write(raw)
         self._file.flush()
         self._note(result, len(raw))
@@ -110,6 +112,15 @@ class ResultFile:
         self.close()
         if not self._places and self.part.exists():
             self.part.unlink()
+
+
+#: Line ends to many readers, though not to JSON.
+_LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"})
+
+
+def _one_line(result: dict[str, Any]) -> bytes:
+    text = json.dumps(result, ensure_ascii=False).translate(_LINE_ENDS)
+    return text.encode("utf-8", "backslashreplace") + b"\n"  # a lone surrogate becomes its JSON escape
 
 
 def _result(path: Path, raw: bytes) -> dict[str, Any]:
