@@ -1,0 +1,77 @@
+"""Admission: who may send what, and when. Reserve before sending; settle to what was used.
+
+    accounts.py     held and metered accounts; the protocol for a user's own
+    limiter.py      a pool's levels and the throttle they share
+    throttle.py     what refusals teach (pure)
+    charges.py      what a call is charged and settles to (pure)
+    line.py         the one line: order, claims, backfilling, fair share (pure)
+    demand.py       what is asked, and the frozen values that are told
+    pool.py         a pool in the shell
+    controller.py   `Admission`, the asyncio shell; `Waiting`
+    reservation.py  `Reservation` and its permits
+    report.py       explanations, statistics, the words of a refusal
+    spend.py        cost caps
+    delivery.py     callbacks, coalesced into one `call_soon`
+    outcome.py      how a call ended, as admission needs to know it
+    permit.py       the protocol of a permit, for whoever sends
+    clock.py        the clocks
+
+Above it stand clients, embeddings, decisions and runtime, which may import it; it imports the catalog's values and the
+errors only.
+"""
+
+from .accounts import Account, CountingGate, CustomGate, DatabaseGate, Gate, HeldAccount, Level
+from .charges import Charge, settle_charge, start_charge
+from .clock import Clock, ManualClock, SystemClock, Timer
+from .controller import Admission, Waiting
+from .demand import AccountStatistics, AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
+from .limiter import Rate, TokenBucketRateLimiter, rates_of
+from .line import Line
+from .outcome import CallOutcome, Dimension, OutcomeKind, ReportedLimit
+from .permit import CallPermit
+from .pool import Pool
+from .reservation import Permit, Reservation
+from .spend import Cap, CapStatistics, SpendGate, SpendHold
+from .throttle import Throttle
+
+__all__ = [
+    "Account",
+    "AccountStatistics",
+    "Admission",
+    "AdmissionStatistics",
+    "CallCharge",
+    "CallOutcome",
+    "CallPermit",
+    "Cap",
+    "CapStatistics",
+    "Charge",
+    "Clock",
+    "CountingGate",
+    "CustomGate",
+    "DatabaseGate",
+    "Demand",
+    "Dimension",
+    "Explanation",
+    "Gate",
+    "HeldAccount",
+    "Level",
+    "Line",
+    "ManualClock",
+    "OutcomeKind",
+    "Permit",
+    "Pool",
+    "Rate",
+    "ReportedLimit",
+    "Reservation",
+    "SpendGate",
+    "SpendHold",
+    "SystemClock",
+    "Throttle",
+    "Ticket",
+    "Timer",
+    "TokenBucketRateLimiter",
+    "Waiting",
+    "rates_of",
+    "settle_charge",
+    "start_charge",
+]

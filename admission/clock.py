@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
+from time import monotonic
 from typing import Protocol
 
 
@@ -23,13 +24,12 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The running event loop's clock."""
+    """`time.monotonic`, which every event loop of this process shares; timers run on the loop that is running."""
 
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
+    now = staticmethod(monotonic)
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_at(when_s, callback)
+        return asyncio.get_running_loop().call_later(max(when_s - monotonic(), 0.0), callback)
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -71,8 +71,13 @@ class ManualClock:
         return timer
 
     async def sleep(self, delay_s: float) -> None:
-        done = asyncio.get_running_loop().create_future()
-        timer = self.call_at(self._now + max(delay_s, 0.0), lambda: done.done() or done.set_result(None))
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        timer = self.call_at(self._now + max(delay_s, 0.0), wake)
         try:
             await done
         finally:

@@ -1,0 +1,272 @@
+"""Accounts: what a demand draws on. Each answers at once; none waits, none knows who waits for it.
+
+Two kinds. A *held* account (`CountingGate`, `DatabaseGate`) counts what is out and gets it back when the job ends. A
+*metered* account (`Level`) is a level that the clock refills: it is read from the clock, never ticked, and its whole
+state is one instant, `full_at`, at which it would be full if nobody drew on it (the generic cell rate algorithm). A
+level may be negative: a settlement above its reservation is a debt, and refills like anything else.
+
+The bookkeeping of the line (claims, watchers, shares) stands on the account it concerns, so that a decision looks only
+at the accounts it touches. It belongs to `line.py`; nothing else may write it.
+"""
+
+from __future__ import annotations
+
+from math import exp, inf
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from .limiter import TokenBucketRateLimiter
+    from .line import Group, Share
+
+
+@runtime_checkable
+class HeldAccount(Protocol):
+    """What a user's own held account must answer, each at once. `capacity` and amounts are whole units of its own.
+
+    `free` may change by itself; `Admission.changed(account)` tells the line that it grew.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capacity(self) -> float: ...
+
+    def free(self, now: float) -> float: ...
+
+    def take(self, now: float, amount: float) -> None: ...
+
+    def give(self, now: float, amount: float) -> None: ...
+
+
+class Account:
+    """The base of all accounts in the line: a name, a capacity, and the line's own bookkeeping."""
+
+    __slots__ = ("active", "capacity", "claims", "groups", "name", "shares", "vtime", "watchers")
+
+    metered: ClassVar[bool] = False
+    #: Only a level may owe: the first demand after a hold passes whatever the level says.
+    owed: bool = False
+    #: Only a level has one: the limiter of its pool.
+    pool: TokenBucketRateLimiter | None = None
+
+    def __init__(self, name: str, capacity: float) -> None:
+        if not capacity > 0:
+            raise ValueError(f"account {name!r}: capacity must be above 0, not {capacity}")
+        self.name, self.capacity = name, capacity
+        self.claims: list[tuple[int, int, float, Group]] = []  # every head naming it, in the line's order
+        self.watchers: list[tuple[int, int, Group]] = []  # the heads short of it, in the line's order
+        self.shares: dict[str, Share] = {}  # as the leading account of groups: one per workflow
+        self.groups: list[Group] = []  # as the leading account: the groups it leads
+        self.vtime, self.active = 0.0, 0  # as the leading account: virtual time, workflows waiting
+
+    def free(self, now: float) -> float:
+        """What can be taken at `now`."""
+        raise NotImplementedError
+
+    def take(self, now: float, amount: float) -> None:
+        raise NotImplementedError
+
+    def give(self, now: float, amount: float) -> None:
+        raise NotImplementedError
+
+    def fit_at(self, now: float, need: float, *, first: bool) -> float:
+        """When `need` fits if nobody else draws; inf where only a release helps. `first`: nobody older claims it."""
+        raise NotImplementedError
+
+    def cost(self, amount: float) -> float:
+        """What `amount` takes of this account, in seconds of the whole of it."""
+        raise NotImplementedError
+
+    def __lt__(self, other: Any) -> bool:
+        return self.name < str(other.name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Gate(Account):
+    """A held account: `used` of `capacity` are out. `hold_s` is a running 90th percentile of how long, in seconds."""
+
+    __slots__ = ("hold_s", "settled", "used")
+
+    #: Steps of the running percentile in its logarithm: they balance where one hold in ten is longer.
+    UP: ClassVar[float] = exp(0.18)
+    DOWN: ClassVar[float] = exp(-0.02)
+
+    def __init__(self, name: str, capacity: float, *, hold_s: float = 1.0) -> None:
+        super().__init__(name, capacity)
+        self.used: float = 0
+        self.hold_s = hold_s
+        self.settled = 0  # jobs that have given theirs back
+
+    def free(self, now: float) -> float:
+        return self.capacity - self.used
+
+    def take(self, now: float, amount: float) -> None:
+        self.used += amount
+
+    def give(self, now: float, amount: float) -> None:
+        self.used -= amount
+
+    def fit_at(self, now: float, need: float, *, first: bool) -> float:
+        return inf
+
+    def cost(self, amount: float) -> float:
+        return amount * self.hold_s / self.capacity
+
+    def held_for(self, seconds: float) -> None:
+        """Learn from one hold that has ended."""
+        if seconds > self.hold_s:
+            self.hold_s = min(self.hold_s * self.UP, seconds)
+        else:
+            self.hold_s = max(self.hold_s * self.DOWN, seconds, 1e-3)
+
+
+class CountingGate(Gate):
+    """So many at a time: a concurrency limit, an HTTP pool, the slots of a local model."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, capacity: int, *, hold_s: float = 1.0) -> None:
+        super().__init__(name, capacity, hold_s=hold_s)
+
+
+class DatabaseGate(CountingGate):
+    """The connections of one database; the account's name is `db:<name>`."""
+
+    __slots__ = ("database",)
+
+    def __init__(self, name: str, capacity: int, *, hold_s: float = 1.0) -> None:
+        super().__init__(f"db:{name}", capacity, hold_s=hold_s)
+        self.database = name
+
+
+class CustomGate(Gate):
+    """A user's own `HeldAccount`, as the line sees it."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: HeldAccount) -> None:
+        super().__init__(inner.name, inner.capacity)
+        self.inner = inner
+
+    def free(self, now: float) -> float:
+        return self.inner.free(now)
+
+    def take(self, now: float, amount: float) -> None:
+        self.used += amount
+        self.inner.take(now, amount)
+
+    def give(self, now: float, amount: float) -> None:
+        self.used -= amount
+        self.inner.give(now, amount)
+
+
+class Level(Account):
+    """One published limit of a pool: at most `capacity` at once, refilled at `rate` a second.
+
+    `published_rate` is what the limit says; `rate` what the throttle leaves of it. While `now < held_until` the level
+    is closed and does not refill: `full_at` already counts from the end of the hold. `owed` lets the first demand
+    after a hold pass on credit, so that a pool restarts with one call and then follows its refill.
+    """
+
+    __slots__ = ("full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s")
+
+    metered: ClassVar[bool] = True
+
+    def __init__(self, name: str, capacity: float, rate: float, *, now: float = 0.0, part: int = 0) -> None:
+        super().__init__(name, capacity)
+        if not rate > 0:
+            raise ValueError(f"account {name!r}: the rate must be above 0 a second, not {rate}")
+        self.rate = self.published_rate = rate
+        self.unit_s = 1.0 / rate
+        self.full_at, self.held_until, self.owed = now, -inf, False
+        self.part = part  # which count of a charge it meters
+        self.pool = None
+
+    def free(self, now: float) -> float:
+        if now < self.held_until:
+            return -inf
+        lack = (self.full_at - now) * self.rate
+        return self.capacity - lack if lack > 0 else self.capacity
+
+    def level(self, now: float) -> float:
+        """The level at `now`; during a hold, the level it will have when the hold ends."""
+        lack = (self.full_at - max(now, self.held_until)) * self.rate
+        return self.capacity - lack if lack > 0 else self.capacity
+
+    def take(self, now: float, amount: float) -> None:
+        full_at = self.full_at
+        self.full_at = (full_at if full_at > now else now) + amount / self.rate
+
+    def give(self, now: float, amount: float) -> None:
+        """A refund, or (negative) a debt."""
+        if amount < 0:
+            self.take(max(now, self.held_until), -amount)
+        else:
+            self.full_at -= amount / self.rate
+
+    def fit_at(self, now: float, need: float, *, first: bool) -> float:
+        if first and self.owed:
+            return self.held_until
+        return max(self.full_at - (self.capacity - need) / self.rate, self.held_until)
+
+    def cost(self, amount: float) -> float:
+        return amount * self.unit_s
+
+    def passed(self, now: float) -> None:
+        """The first demand after a hold has gone on credit."""
+        self.owed = False
+        if self.pool is not None:
+            self.pool.passed(now)
+
+    # What the limiter does to it. Each keeps the level and changes how it moves.
+
+    def set_level(self, now: float, level: float) -> None:
+        self.full_at = max(now, self.held_until) + (self.capacity - min(level, self.capacity)) / self.rate
+
+    def set_rate(self, now: float, rate: float) -> None:
+        level = self.level(now)
+        self.rate = rate
+        self.set_level(now, level)
+
+    def set_limit(self, now: float, capacity: float, published_rate: float, rate: float) -> None:
+        level = self.level(now)
+        self.capacity, self.published_rate, self.unit_s, self.rate = capacity, published_rate, 1 / published_rate, rate
+        self.set_level(now, level)
+
+    def hold(self, now: float, until: float, *, drain: bool) -> None:
+        """Close until `until`, without refill meanwhile; `drain` drops the level to at most 0."""
+        level = self.level(now)
+        self.held_until = until
+        self.set_level(now, min(level, 0.0) if drain else level)
+
+
+class OpenLevel(Level):
+    """A pool without a published limit: anything fits, except while the pool is held."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, *, now: float = 0.0) -> None:
+        super().__init__(name, inf, inf, now=now)
+
+    def free(self, now: float) -> float:
+        return -inf if now < self.held_until else inf
+
+    def level(self, now: float) -> float:
+        return inf
+
+    def take(self, now: float, amount: float) -> None: ...
+
+    def give(self, now: float, amount: float) -> None: ...
+
+    def fit_at(self, now: float, need: float, *, first: bool) -> float:
+        return max(now, self.held_until)
+
+    def cost(self, amount: float) -> float:
+        return 0.0
+
+    def set_level(self, now: float, level: float) -> None: ...
+
+    def set_rate(self, now: float, rate: float) -> None: ...

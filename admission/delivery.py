@@ -1,0 +1,39 @@
+"""How decisions reach those who asked: one `call_soon` for however many there are, never from inside `submit`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+
+class Deliverable(Protocol):
+    def deliver(self) -> None: ...
+
+
+class Delivery:
+    """A queue drained by the running loop. Bound to no loop: what a closed loop left undone, the next one does."""
+
+    __slots__ = ("_loop", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[Deliverable] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def put(self, item: Deliverable) -> None:
+        self._queue.append(item)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop = loop
+            loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._loop = None
+        queue = self._queue
+        for _ in range(len(queue)):
+            try:
+                queue.popleft().deliver()
+            except Exception as error:  # a callback's own error must not keep the others from theirs
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a callback of admission raised", "exception": error}
+                )

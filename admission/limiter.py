@@ -1,0 +1,187 @@
+"""A pool's limits: one `Level` per published dimension and the one `Throttle` they share. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interlock.catalog.entry import Limits
+
+from .accounts import Level, OpenLevel
+from .outcome import Dimension, ReportedLimit
+from .throttle import Throttle
+
+DAY_S = 86_400.0
+#: Providers round a remaining token count to a thousand.
+TOKEN_ROUNDING = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One published limit: at most `capacity` at once, `rate_per_s` refilled each second."""
+
+    capacity: float
+    rate_per_s: float
+
+
+#: The dimensions a limiter may have, the dearest first: the first one of a pool is what fair share counts in. The
+#: number is the place of its count in a `Charge`.
+PARTS: Mapping[str, int] = {
+    Dimension.TOKENS.value: 1,
+    Dimension.INPUT_TOKENS.value: 2,
+    Dimension.OUTPUT_TOKENS.value: 3,
+    Dimension.REQUESTS.value: 0,
+    "tokens_per_day": 1,
+    "requests_per_day": 0,
+}
+
+
+def rates_of(limits: Limits) -> dict[str, Rate]:
+    """The rates a catalog entry states: per minute ones hold `burst_s` of their rate, per day ones a day's."""
+    rates: dict[str, Rate] = {}
+    per_minute = {
+        Dimension.TOKENS.value: limits.tpm,
+        Dimension.INPUT_TOKENS.value: limits.input_tpm,
+        Dimension.OUTPUT_TOKENS.value: limits.output_tpm,
+        Dimension.REQUESTS.value: limits.rpm,
+    }
+    for name, number in per_minute.items():
+        if number is not None:
+            rates[name] = Rate(max(number / 60.0 * limits.burst_s, 1.0), number / 60.0)
+    for name, number in {"tokens_per_day": limits.tpd, "requests_per_day": limits.rpd}.items():
+        if number is not None:
+            rates[name] = Rate(max(number, 1.0), number / DAY_S)
+    return rates
+
+
+class TokenBucketRateLimiter:
+    """The metered accounts of one pool.
+
+    `levels` maps a dimension (`requests`, `tokens`, `input_tokens`, `output_tokens`, `tokens_per_day`,
+    `requests_per_day`) to its level, an account named `<pool>:<dimension>`. A pool without limits has none; it can
+    still be held, through `accounts`, which is what a demand on this pool draws on and is never empty.
+    `fixed` keeps reported limits from being adopted.
+    """
+
+    def __init__(
+        self, name: str, limits: Mapping[str, Rate], *, now: float = 0.0, burst_s: float = 60.0, fixed: bool = False
+    ) -> None:
+        unknown = [key for key in limits if str(key) not in PARTS]
+        if unknown:
+            raise ValueError(f"pool {name!r}: no such dimension: {unknown[0]!r}; there are {', '.join(PARTS)}")
+        self.name, self.burst_s, self.fixed = name, burst_s, fixed
+        self.throttle = Throttle()
+        self.levels: dict[str, Level] = {}
+        self._open = OpenLevel(f"{name}:open", now=now)
+        self._open.pool = self
+        #: Dimensions whose published limit a provider's header has changed.
+        self.adopted: set[str] = set()
+        self.update(limits, now)
+
+    @classmethod
+    def of(cls, name: str, limits: Limits, now: float = 0.0) -> TokenBucketRateLimiter:
+        """From a catalog entry's limits. `max_concurrent` is not among them: that is a `CountingGate` beside it."""
+        return cls(name, rates_of(limits), now=now, burst_s=limits.burst_s, fixed=limits.fixed)
+
+    @property
+    def accounts(self) -> tuple[Level, ...]:
+        """What a demand on this pool draws on, in the order of `PARTS`."""
+        return tuple(self.levels.values()) or (self._open,)
+
+    def update(self, limits: Mapping[str, Rate], now: float) -> bool:
+        """Take over changed limits; levels are carried over. Returns whether a dimension came or went."""
+        wanted = {str(key): rate for key, rate in limits.items()}
+        slowdown = self.throttle.slowdown(now)
+        before, self.levels = self.levels, {}
+        for dimension, part in PARTS.items():
+            rate = wanted.get(dimension)
+            if rate is None:
+                continue
+            level = before.get(dimension)
+            if level is None:
+                level = Level(f"{self.name}:{dimension}", rate.capacity, rate.rate_per_s, now=now, part=part)
+                level.pool = self
+                level.hold(now, self.throttle.held_until, drain=False)
+                level.set_rate(now, rate.rate_per_s / slowdown)
+            elif (level.capacity, level.published_rate) != (rate.capacity, rate.rate_per_s):
+                level.set_limit(now, rate.capacity, rate.rate_per_s, rate.rate_per_s / slowdown)
+            self.levels[dimension] = level
+        return self.levels.keys() != before.keys()
+
+    def earliest_fit(self, now: float, amounts: tuple[float, ...]) -> float:
+        """The exact instant at which these amounts (aligned with `accounts`) fit, if nobody else draws."""
+        return max([level.fit_at(now, n, first=True) for level, n in zip(self.accounts, amounts, strict=True)] + [now])
+
+    # What is reported. Each returns whether a level changed how it moves: then the line has to look again.
+
+    def rate_limited(
+        self, now: float, retry_after_s: float | None = None, epoch: int | None = None, jitter: float = 0.0
+    ) -> bool:
+        """A 429 of a call granted in `epoch`: hold everyone; once per epoch drain to at most 0 and slow down."""
+        throttle, before = self.throttle, self.throttle.held_until
+        counted = throttle.on_rate_limited(now, retry_after_s, epoch, jitter)
+        if not counted and throttle.held_until == before:
+            return False
+        self._follow(now)
+        for level in self.accounts:
+            level.hold(now, throttle.held_until, drain=counted)
+            level.owed = True
+        return True
+
+    def overloaded(self, now: float) -> bool:
+        """A 529: slow down harder; nothing is held or drained."""
+        return self.throttle.on_overloaded(now) and self._follow(now)
+
+    def succeeded(self, now: float, epoch: int | None = None) -> bool:
+        """A call of `epoch` was served: after a while the pool speeds up, and a closed one opens."""
+        return self.throttle.on_success(now, epoch) and self._follow(now)
+
+    def passed(self, now: float) -> bool:
+        """The first demand after a hold has gone on credit. True: it was a probe, and the pool is held again."""
+        throttle = self.throttle
+        throttle.on_passed(now)
+        probing = throttle.held_until > now
+        for level in self.accounts:
+            if probing:
+                level.hold(now, throttle.held_until, drain=False)
+            level.owed = probing
+        return probing
+
+    def _follow(self, now: float) -> bool:
+        """Bring the levels to the throttle's slowdown and, where a probe has opened the pool, end their hold."""
+        slowdown = self.throttle.slowdown(now)
+        for level in self.accounts:
+            if level.held_until > self.throttle.held_until:
+                level.hold(now, self.throttle.held_until, drain=False)
+            rate = level.published_rate / slowdown
+            if rate != level.rate:
+                level.set_rate(now, rate)
+        return True
+
+    def reported(
+        self, now: float, sent_at: float, reported: Mapping[Dimension, ReportedLimit]
+    ) -> dict[str, tuple[float, float]]:
+        """What a provider's headers say, of a request sent at `sent_at`.
+
+        A `limit` is adopted, up or down, unless `fixed`. `remaining` may only lower a level: to what the provider can
+        have left by now, the refill since the request left included. Returns the limits that changed, per minute, as
+        dimension: (before, after).
+        """
+        changed: dict[str, tuple[float, float]] = {}
+        for dimension, state in reported.items():
+            level = self.levels.get(dimension.value)
+            if level is None:
+                continue
+            if state.limit is not None and state.limit > 0 and not self.fixed:
+                before, rate = level.published_rate * 60.0, state.limit / 60.0
+                if abs(state.limit - before) > 1e-6 * before:
+                    capacity = max(rate * self.burst_s, 1.0)
+                    level.set_limit(now, capacity, rate, rate / self.throttle.slowdown(now))
+                    self.adopted.add(dimension.value)
+                    changed[dimension.value] = (before, state.limit)
+            if state.remaining is not None and now >= level.held_until:
+                rounding = TOKEN_ROUNDING if level.part and state.remaining % TOKEN_ROUNDING == 0 else 0
+                at_most = state.remaining + rounding + (now - sent_at) * level.published_rate
+                if at_most < level.level(now):
+                    level.set_level(now, at_most)
+        return changed

@@ -1,0 +1,539 @@
+"""The line: who goes next. Pure: the time is an argument, nothing here sleeps, awaits or calls back.
+
+Order
+    A waiter belongs to a *group*, the demands that name the same accounts, and to a *flow*, its priority and workflow.
+    The group's first account leads it: per leading account (a pool), fair queueing over the workflows picks who is
+    looked at next; within a flow, arrival does. A waiter that is looked at and does not fit is *parked* as its group's
+    head, with a ticket. (priority, ticket) is ONE total order, used on every account: two heads can never wait for
+    each other's claims. So fair share decides who becomes a head, never who stays one, and behind a head nobody of its
+    group is looked at. Only a higher priority, or a job that comes back with an older ticket, unseats a head; the
+    unseated keeps its ticket and is the next of its group.
+
+Claims
+    A head claims its need of every account it names. On an account, somebody younger gets nothing while an older head
+    is short of that very account, and otherwise what the older claims leave over. This is EASY backfilling: what the
+    head cannot use passes by it, what it waits for does not. A claim on a held account binds only if the head is short
+    of a held account too, or if its metered shortfall closes within the time that account is typically held (its
+    running 90th percentile): a job that waits three minutes for tokens does not idle the database.
+
+Watching
+    A head watches the one account it is short of, and only the oldest watcher of an account can go next on it. So a
+    release looks at one head per account released; a head short of a level has one timer, at the exact instant of its
+    fit; the cost of a decision depends on how many accounts it touches, not on how many wait. Whatever could let a
+    head go puts it under review: something given back; an older head leaving, or moving to another account (its claim
+    may loosen); its timer; a report that moves a level.
+
+Time
+    Virtual time of a leading account: a grant costs its workflow `ask / rate` seconds, and advances the account by
+    that divided by the number of workflows waiting there. A workflow that begins to wait starts at max(its own, the
+    account's). What settlement finds to be too much is credited to the workflow's next grant, so virtual times never
+    go back and the heaps stay in order.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf
+from typing import Any
+
+from .accounts import Account, Level
+
+#: Amounts closer than this are equal: levels are floats.
+EPS = 1e-3
+#: An instant that has come but shows a shortfall (rounding) is looked at again this much later.
+TICK_S = 1e-6
+NO_TICKET = 1 << 62
+
+WAITING, GRANTED, REFUSED, CANCELLED = range(4)
+
+
+class Share:
+    """What one workflow has had of a leading account, in seconds of it."""
+
+    __slots__ = ("credit", "vtime", "waiting")
+
+    def __init__(self, vtime: float) -> None:
+        self.vtime, self.credit, self.waiting = vtime, 0.0, 0
+
+
+class Waiter:
+    """One demand in the line. `amounts` are aligned with its group's accounts; `rank` is minus its priority."""
+
+    __slots__ = ("amounts", "flow", "group", "parked_at", "rank", "share", "since", "state", "ticket", "waits")
+
+    def __init__(self, group: Group, amounts: tuple[float, ...], *, priority: int = 0, ticket: int = NO_TICKET) -> None:
+        self.group, self.amounts, self.rank, self.ticket = group, amounts, -priority, ticket
+        self.state = WAITING
+        self.flow: Flow | None = None
+        self.share: Share | None = None
+        self.since = self.parked_at = 0.0
+        self.waits: dict[str, float] | None = None  # seconds as a head, by the account it was short of
+
+
+class Flow:
+    """The waiters of one priority and workflow in a group, in order of arrival; cancelled ones are dropped when met."""
+
+    __slots__ = ("dead", "number", "queue", "rank", "share", "workflow")
+
+    def __init__(self, rank: int, workflow: str, number: int, share: Share) -> None:
+        self.rank, self.workflow, self.number, self.share = rank, workflow, number, share
+        self.queue: deque[Waiter] = deque()
+        self.dead = 0
+
+    def drop_dead(self) -> None:
+        """One more has been cancelled in the middle: sweep when the dead outnumber the living."""
+        self.dead += 1
+        if self.dead > 32 and self.dead * 2 > len(self.queue):
+            self.queue = deque([w for w in self.queue if w.state == WAITING])
+            self.dead = 0
+
+    def front(self) -> Waiter | None:
+        while self.queue and self.queue[0].state != WAITING:
+            self.queue.popleft()
+            self.dead -= 1
+        return self.queue[0] if self.queue else None
+
+
+class Group:
+    """The demands that name the same accounts. `wake` is when its head fits, inf if it is not known to."""
+
+    __slots__ = (
+        "accounts",
+        "flows",
+        "granted",
+        "head",
+        "heap",
+        "lead",
+        "levels",
+        "refused",
+        "returned",
+        "ticket",
+        "waiting",
+        "wake",
+        "watch",
+    )
+
+    def __init__(self, accounts: tuple[Account, ...]) -> None:
+        self.accounts, self.lead = accounts, accounts[0]
+        pool = self.lead.pool
+        #: How many of its first accounts are the levels of its leading pool.
+        self.levels = sum(1 for account in accounts if account.pool is pool) if pool is not None else 1
+        self.flows: dict[tuple[int, str], Flow] = {}
+        self.heap: list[tuple[int, float, int, Flow]] = []  # virtual times as they were when pushed: mended when met
+        self.returned: list[tuple[int, int, Waiter]] = []  # whoever has a ticket and is not the head
+        self.head: Waiter | None = None
+        self.ticket = NO_TICKET
+        self.watch: Account | None = None
+        self.wake = inf
+        self.waiting = self.granted = self.refused = 0
+        self.lead.groups.append(self)
+
+    def cost(self, amounts: Sequence[float]) -> float:
+        """Seconds of its leading pool: of the dimension of which it takes the most."""
+        cost = self.accounts[0].cost(amounts[0])
+        for i in range(1, self.levels):
+            if (other := self.accounts[i].cost(amounts[i])) > cost:
+                cost = other
+        return cost
+
+    def never_fits(self, amounts: Sequence[float]) -> tuple[Account, float] | None:
+        """The first account that can never hold its part, with that part."""
+        for account, n in zip(self.accounts, amounts, strict=True):
+            if n > account.capacity:
+                return account, n
+        return None
+
+
+Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
+
+
+class Line:
+    """All groups. Methods that may let somebody go return those waiters, each with its new state, in order."""
+
+    __slots__ = ("_groups", "_numbers", "_timers", "tickets", "waiting")
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[Account, ...], Group] = {}
+        self._timers: list[
+            tuple[float, int, int, Group]
+        ] = []  # (instant, number, ticket, group): dead ones are skipped
+        self._numbers = 0
+        self.tickets = self.waiting = 0
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        return self._groups.values()
+
+    def group(self, accounts: tuple[Account, ...]) -> Group:
+        """The group of these accounts (each once, at least one; the levels of the leading pool first)."""
+        group = self._groups.get(accounts)
+        if group is None:
+            group = self._groups[accounts] = Group(accounts)
+        return group
+
+    # Coming and going.
+
+    def take_now(self, waiter: Waiter, workflow: str, now: float) -> bool:
+        """Grant it at once if nobody of its group waits and everything fits behind the older heads' claims."""
+        group = waiter.group
+        waiter.share = self._share(group.lead, workflow)
+        if group.waiting or self._short(group, waiter.amounts, waiter.rank, waiter.ticket, now) is not None:
+            return False
+        self._take(waiter, now)
+        return True
+
+    def enter(self, waiter: Waiter, workflow: str, now: float) -> list[Waiter]:
+        """Let it wait (after `take_now` said no). It, or others, may be among those returned."""
+        group = waiter.group
+        decided: list[Waiter] = []
+        waiter.since = now
+        self._count(waiter, 1)
+        if waiter.ticket != NO_TICKET:
+            heappush(group.returned, (waiter.rank, waiter.ticket, waiter))
+        else:
+            self._queue(waiter, workflow)
+        head = group.head
+        if head is not None and (waiter.rank, waiter.ticket) >= (head.rank, head.ticket):
+            return decided
+        look: list[Entry] = []
+        if head is not None:
+            look = self._unpark(group, now)
+            heappush(group.returned, (head.rank, head.ticket, head))
+        self._pump(group.lead, now, decided)
+        return self._review(look, now, decided)
+
+    def give(self, accounts: Sequence[Account], backs: Sequence[float], now: float) -> list[Waiter]:
+        """Give back, per account; a negative amount is a debt. Who could go because of it, goes."""
+        look: list[Entry] | None = None
+        for account, back in zip(accounts, backs):  # noqa: B905 - the hot loop
+            if back:
+                account.give(now, back)
+                if back > 0 and account.watchers:
+                    look = [account.watchers[0]] if look is None else [*look, account.watchers[0]]
+        return self._review(look, now, []) if look else []
+
+    def cancel(self, waiter: Waiter, now: float, state: int = CANCELLED) -> list[Waiter]:
+        """Take it out of the line (nothing if it does not wait); `state` is CANCELLED or REFUSED."""
+        decided: list[Waiter] = []
+        if waiter.state != WAITING:
+            return decided
+        group = waiter.group
+        was_head = group.head is waiter
+        look = self._unpark(group, now) if was_head else []
+        self._leave(waiter, state)
+        if waiter.flow is not None:
+            waiter.flow.drop_dead()
+            waiter.flow = None
+        if was_head:
+            self._pump(group.lead, now, decided)
+            self._review(look, now, decided)
+        return decided
+
+    def tick(self, now: float) -> list[Waiter]:
+        """Look at the heads whose instant has come. To be called at `next_instant`."""
+        due: list[Entry] = []
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            timer = heappop(timers)
+            if self._live(timer):
+                group = timer[3]
+                due.append((group.head.rank, group.ticket, group))  # type: ignore[union-attr]
+        return self._review(due, now, []) if due else []
+
+    def next_instant(self) -> float:
+        """When to call `tick`; inf when only an event can change anything."""
+        timers = self._timers
+        while timers and not self._live(timers[0]):
+            heappop(timers)
+        return timers[0][0] if timers else inf
+
+    def recheck(self, accounts: Iterable[Account], now: float) -> list[Waiter]:
+        """These accounts have changed by themselves (a limit, a hold, a refill rate): look at who is concerned."""
+        look: list[Entry] = []
+        decided: list[Waiter] = []
+        for account in accounts:
+            for rank, ticket, need, group in list(account.claims):
+                if need > account.capacity and group.head is not None and group.ticket == ticket:
+                    head = group.head
+                    look += self._unpark(group, now)
+                    self._leave(head, REFUSED)
+                    decided.append(head)
+                    self._pump(group.lead, now, decided)
+                elif group.watch is account and account.watchers[0][2] is group:
+                    look.append((rank, ticket, group))
+        return self._review(look, now, decided)
+
+    # The rule.
+
+    def _short(self, group: Group, amounts: Sequence[float], rank: int, ticket: int, now: float) -> Account | None:
+        """The first account that cannot give its part to (rank, ticket), or None if all can."""
+        for account, n in zip(group.accounts, amounts):  # noqa: B905 - the hot loop; lengths were checked on entry
+            room = account.free(now) - n + EPS
+            if account.claims:
+                older = False
+                for r, t, need, g in account.claims:
+                    if r > rank or (r == rank and t >= ticket):
+                        break
+                    if g.watch is account:
+                        return account
+                    older = True
+                    if account.metered or not g.watch.metered or g.wake - now <= account.hold_s:  # type: ignore[union-attr,attr-defined]
+                        room -= need
+                if room < 0 and (older or not self._owed(account, n, now)):
+                    return account
+            elif room < 0 and not (account.owed and self._owed(account, n, now)):
+                return account
+        return None
+
+    @staticmethod
+    def _owed(account: Account, n: float, now: float) -> bool:
+        return account.owed and n <= account.capacity and now >= account.held_until  # type: ignore[attr-defined]
+
+    def _take(self, waiter: Waiter, now: float) -> None:
+        group, share, passed = waiter.group, waiter.share, None
+        for account, n in zip(group.accounts, waiter.amounts):  # noqa: B905 - the hot loop
+            account.take(now, n)
+            if account.owed:
+                passed = account
+        if passed is not None:
+            self._passed(group, now)
+        cost = group.cost(waiter.amounts)
+        lead = group.lead
+        assert share is not None
+        if (own := cost - share.credit) >= 0:
+            share.vtime += own
+            share.credit = 0.0
+        else:
+            share.credit -= cost
+        lead.vtime += cost / (lead.active or 1)  # what each waiting workflow was owed meanwhile
+        group.granted += 1
+        waiter.state = GRANTED
+        if waiter.ticket == NO_TICKET:
+            self.tickets += 1
+            waiter.ticket = self.tickets
+
+    @staticmethod
+    def _passed(group: Group, now: float) -> None:
+        """The first demand after a hold has gone: its pools are told, before anybody else is looked at."""
+        for account in group.accounts:
+            if account.owed and isinstance(account, Level):
+                account.passed(now)
+
+    # Queues.
+
+    def _share(self, lead: Account, workflow: str) -> Share:
+        share = lead.shares.get(workflow)
+        if share is None:
+            if len(lead.shares) >= 1024 and not len(lead.shares) & 1023:
+                # Whoever neither waits nor is ahead of the account would start where it stands now.
+                lead.shares = {k: s for k, s in lead.shares.items() if s.waiting or s.vtime > lead.vtime}
+            share = lead.shares[workflow] = Share(lead.vtime)
+        if not share.waiting and share.vtime < lead.vtime:
+            share.vtime = lead.vtime
+        return share
+
+    def _queue(self, waiter: Waiter, workflow: str) -> None:
+        group, share = waiter.group, waiter.share
+        assert share is not None
+        flow = group.flows.get((waiter.rank, workflow))
+        if flow is None:
+            self._numbers += 1
+            flow = group.flows[waiter.rank, workflow] = Flow(waiter.rank, workflow, self._numbers, share)
+            heappush(group.heap, (flow.rank, share.vtime, flow.number, flow))
+        flow.share = share
+        waiter.flow = flow
+        flow.queue.append(waiter)
+
+    def _count(self, waiter: Waiter, n: int) -> None:
+        share, group = waiter.share, waiter.group
+        assert share is not None
+        self.waiting += n
+        group.waiting += n
+        share.waiting += n
+        if share.waiting == (n > 0):
+            group.lead.active += n  # its first came, or its last went
+
+    def _leave(self, waiter: Waiter, state: int) -> None:
+        self._count(waiter, -1)
+        waiter.state = state
+        if state == REFUSED:
+            waiter.group.refused += 1
+
+    def _first(self, group: Group) -> tuple[tuple[int, float, int], Waiter] | None:
+        """Who of this group is looked at next, with its place among the groups of the same leading account."""
+        returned, heap = group.returned, group.heap
+        while returned and returned[0][2].state != WAITING:
+            heappop(returned)
+        while heap:
+            rank, vtime, number, flow = heap[0]
+            front = flow.front()
+            if front is None:
+                heappop(heap)
+                del group.flows[rank, flow.workflow]
+            elif flow.share.vtime > vtime:
+                heapreplace(heap, (rank, flow.share.vtime, number, flow))
+            elif returned and returned[0][0] <= rank:
+                break
+            else:
+                return (rank, vtime, number), front
+        if returned:
+            return (returned[0][0], -inf, returned[0][1]), returned[0][2]
+        return None
+
+    def _pump(self, lead: Account, now: float, decided: list[Waiter]) -> None:
+        """Look at what waits on this leading account, in order, until each of its groups has a head or is empty."""
+        while True:
+            best: tuple[tuple[int, float, int], Waiter] | None = None
+            for group in lead.groups:
+                if group.head is None and group.waiting:
+                    first = self._first(group)
+                    if first is not None and (best is None or first[0] < best[0]):
+                        best = first
+            if best is None:
+                return
+            waiter = best[1]
+            self._pull(waiter)
+            account = self._short(waiter.group, waiter.amounts, waiter.rank, waiter.ticket, now)
+            if account is None:
+                self._grant(waiter, now, decided)
+            elif waiter.group.never_fits(waiter.amounts) is not None:
+                self._leave(waiter, REFUSED)
+                decided.append(waiter)
+            else:
+                self._park(waiter, account, now)
+
+    @staticmethod
+    def _pull(waiter: Waiter) -> None:
+        """Out of its queue: it is at the front."""
+        if waiter.flow is not None:
+            waiter.flow.queue.popleft()
+            waiter.flow = None
+        else:
+            heappop(waiter.group.returned)
+
+    def _grant(self, waiter: Waiter, now: float, decided: list[Waiter]) -> None:
+        self._take(waiter, now)
+        self._count(waiter, -1)
+        decided.append(waiter)
+
+    # Heads.
+
+    def _park(self, waiter: Waiter, account: Account, now: float) -> None:
+        group = waiter.group
+        if waiter.ticket == NO_TICKET:
+            self.tickets += 1
+            waiter.ticket = self.tickets
+        if waiter.waits is None:
+            waiter.waits = {group.lead.name: now - waiter.since} if now > waiter.since else {}
+        group.head, group.ticket = waiter, waiter.ticket
+        for a, n in zip(group.accounts, waiter.amounts, strict=True):
+            insort(a.claims, (waiter.rank, waiter.ticket, n, group), key=_order)
+        self._watch(group, account, now)
+
+    def _watch(self, group: Group, account: Account, now: float) -> None:
+        head = group.head
+        assert head is not None
+        group.watch, group.wake, head.parked_at = account, inf, now
+        insort(account.watchers, (head.rank, group.ticket, group), key=_order)
+        self._arm(group, now)
+
+    def _arm(self, group: Group, now: float) -> bool:
+        """When to look again without being told: the refill's instant, if nobody older waits for it too.
+
+        Returns whether the head now goes later than was known: its claims on held accounts may have loosened.
+        """
+        account, before = group.watch, group.wake
+        assert account is not None
+        at = inf
+        if account.metered and account.watchers[0][2] is group:
+            need, first = 0.0, True
+            for _, _, n, other in account.claims:
+                need += n
+                if other is group:
+                    break
+                first = False
+            if need <= account.capacity:  # else an older head's claim must go first
+                at = account.fit_at(now, need, first=first)
+                if at <= now:
+                    at = now + TICK_S
+        if at == before:
+            return False
+        group.wake = at
+        if at != inf:
+            self._numbers += 1
+            heappush(self._timers, (at, self._numbers, group.ticket, group))
+            if len(self._timers) > 64 + 4 * len(self._groups):
+                self._timers = [timer for timer in self._timers if self._live(timer)]
+                heapify(self._timers)
+        return at > before
+
+    @staticmethod
+    def _live(timer: tuple[float, int, int, Group]) -> bool:
+        group = timer[3]
+        return group.head is not None and group.ticket == timer[2] and group.wake == timer[0]
+
+    def _unwatch(self, group: Group, now: float) -> None:
+        account, head = group.watch, group.head
+        assert account is not None
+        assert head is not None
+        watchers = account.watchers
+        for i, entry in enumerate(watchers):
+            if entry[2] is group:
+                del watchers[i]
+                break
+        assert head.waits is not None
+        head.waits[account.name] = head.waits.get(account.name, 0.0) + now - head.parked_at
+        group.watch, group.wake = None, inf
+
+    def _unpark(self, group: Group, now: float) -> list[Entry]:
+        """The head leaves its seat. Returns the heads that its claims may have kept back."""
+        self._unwatch(group, now)
+        for account in group.accounts:
+            claims = account.claims
+            for i, claim in enumerate(claims):
+                if claim[3] is group:
+                    del claims[i]
+                    break
+        group.head, group.ticket = None, NO_TICKET
+        return self._beside(group)
+
+    @staticmethod
+    def _beside(group: Group) -> list[Entry]:
+        """The oldest watcher of each of its accounts: only that one can go next there."""
+        return [account.watchers[0] for account in group.accounts if account.watchers]
+
+    def _review(self, look: list[Entry], now: float, decided: list[Waiter]) -> list[Waiter]:
+        """Look again at these heads, oldest first; whoever goes, or moves, puts others under review."""
+        heap: list[Any] = [(rank, ticket, i, group) for i, (rank, ticket, group) in enumerate(look)]
+        heapify(heap)
+        pushed = len(heap)
+        while heap:
+            rank, ticket, _, group = heappop(heap)
+            waiter = group.head
+            if waiter is None or group.ticket != ticket:
+                continue
+            account = self._short(group, waiter.amounts, rank, ticket, now)
+            if account is None:
+                more = self._unpark(group, now)
+                self._grant(waiter, now, decided)
+                self._pump(group.lead, now, decided)
+            elif account is not group.watch:
+                self._unwatch(group, now)
+                self._watch(group, account, now)
+                more = self._beside(group)
+            elif self._arm(group, now):
+                more = self._beside(group)
+            else:
+                continue
+            for r, t, other in more:
+                if other is not group:
+                    pushed += 1
+                    heappush(heap, (r, t, pushed, other))
+        return decided
+
+
+def _order(entry: tuple[Any, ...]) -> tuple[int, int]:
+    return entry[0], entry[1]

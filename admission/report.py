@@ -1,0 +1,168 @@
+"""What admission says about itself: why somebody waits, what the accounts hold, and the refusals in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from interlock.errors import AdmissionTimeoutError, NeverFitsError
+
+from .accounts import Account, Gate, Level
+from .demand import AccountStatistics, Demand, Explanation
+from .line import WAITING, Group, Line
+from .pool import Pool
+
+if TYPE_CHECKING:
+    from .controller import Waiting
+
+
+def never_fits_error(demand: Demand, account: Account, ask: float) -> NeverFitsError:
+    name = demand.label or demand.workflow or "a demand"
+    return NeverFitsError(
+        f"{name} asks {ask:,.10g} of {account.name}, which holds at most {account.capacity:,.10g}: it can never be "
+        f"admitted. Make the call smaller (its output limit counts too), or raise the limit in the catalog",
+        account=account.name,
+        ask=ask,
+        limit=account.capacity,
+    )
+
+
+def timeout_error(waiting: Waiting, now: float) -> AdmissionTimeoutError:
+    demand, group = waiting.demand, waiting.group
+    account = group.watch or group.lead
+    for candidate, n in zip(group.accounts, waiting.amounts, strict=True):
+        if group.watch is None and candidate.free(now) < n:
+            account = candidate
+            break
+    name = demand.label or demand.workflow or "a demand"
+    waited = now - waiting.since
+    limit = 0.0 if demand.max_wait_s is None else demand.max_wait_s
+    return AdmissionTimeoutError(
+        f"{name} was not admitted within {limit:g} s (waited {waited:.3g} s for {account.name}); nothing was sent. "
+        f"Wait longer (max_wait_s), send fewer calls at once, raise the limit in the catalog, or let it overflow "
+        f"(overflow='proceed')",
+        account=account.name,
+        waited_s=waited,
+        max_wait_s=demand.max_wait_s,
+    )
+
+
+def explain(line: Line, waiting: Waiting, now: float) -> Explanation:
+    if waiting.state != WAITING:
+        return Explanation(account=None, lacks=0.0, earliest_s=None, ahead=0, estimate=False, reason=waiting.status)
+    group = waiting.group
+    account = group.watch
+    assert account is not None
+    if group.head is waiting:
+        return _explain_head(group, account, now)
+    head = group.head
+    assert head is not None
+    ahead = 1 + len(group.returned) if waiting.flow else 1
+    if waiting.flow is not None:
+        flows = [flow for flow in group.flows.values() if flow.rank <= waiting.rank and flow.queue]
+        place = waiting.flow.queue.index(waiting)
+        ahead += place + sum(min(place + 1, len(f.queue)) for f in flows if f is not waiting.flow)
+    ahead = min(ahead, group.waiting - 1)
+    first = _explain_head(group, account, now)
+    earliest = None
+    if first.earliest_s is not None:
+        earliest = first.earliest_s + ahead * group.cost(waiting.amounts)
+    higher = head.rank < waiting.rank
+    reason = f"{ahead} of the same accounts go first; the foremost is {first.reason}"
+    if higher:
+        reason += "; a higher priority goes first for as long as it keeps coming"
+    return Explanation(
+        account=account.name, lacks=first.lacks, earliest_s=earliest, ahead=ahead, estimate=True, reason=reason
+    )
+
+
+def _explain_head(group: Group, account: Account, now: float) -> Explanation:
+    head = group.head
+    assert head is not None
+    need, older = 0.0, 0
+    for _, _, n, other in account.claims:
+        need += n
+        if other is group:
+            break
+        older += 1
+    own = head.amounts[group.accounts.index(account)]
+    held_until = account.held_until if isinstance(account, Level) else -inf
+    if isinstance(account, Level):
+        lacks = max(need - account.level(now), 0.0)
+        at = account.fit_at(now, need, first=not older) if need <= account.capacity else inf
+    else:
+        lacks, at = max(need - account.free(now), 0.0), inf
+    if held_until > now:
+        reason = f"held back with the whole pool for {held_until - now:.3g} s more, after a 429"
+    elif older and lacks:
+        reason = f"short of {lacks:,.4g} of {account.name}, of which {need - own:,.4g} are set aside for {older} ahead"
+    elif older:
+        reason = f"behind {older} that wait for {account.name}"
+    else:
+        reason = f"short of {lacks:,.4g} of {account.name}"
+    earliest = max(at - now, 0.0) if at != inf else None
+    return Explanation(
+        account=account.name, lacks=lacks, earliest_s=earliest, ahead=older, estimate=older > 0, reason=reason
+    )
+
+
+def account_statistics(
+    line: Line, pools: Iterable[Pool], gates: Iterable[Gate], now: float
+) -> tuple[AccountStatistics, ...]:
+    waiting: Counter[Account] = Counter()
+    granted: Counter[Account] = Counter()
+    refused: Counter[Account] = Counter()
+    oldest: dict[Account, float] = {}
+    for group in line.groups:
+        since = _oldest(group)
+        for account in group.accounts:
+            waiting[account] += group.waiting
+            granted[account] += group.granted
+            refused[account] += group.refused
+            if since is not None:
+                oldest[account] = min(oldest.get(account, inf), since)
+
+    def of(account: Account, settled: int, pool: Pool | None) -> AccountStatistics:
+        metered = isinstance(account, Level)
+        level = account.level(now) if isinstance(account, Level) else account.free(now)
+        throttle = pool.throttle if pool is not None and metered else None
+        return AccountStatistics(
+            name=account.name,
+            metered=metered,
+            level=level,
+            capacity=account.capacity,
+            rate_per_s=account.published_rate if isinstance(account, Level) else None,
+            slowdown=throttle.slowdown(now) if throttle else 1.0,
+            held_for_s=max(throttle.held_until - now, 0.0) if throttle else 0.0,
+            closed=throttle.closed(now) if throttle else False,
+            debt=max(-level, 0.0),
+            waiting=waiting[account],
+            oldest_wait_s=now - oldest.get(account, now),
+            granted=granted[account],
+            refused=refused[account],
+            settled=settled,
+            rate_limited=throttle.rate_limited if throttle else 0,
+            overloaded=throttle.overloaded if throttle else 0,
+        )
+
+    rows: list[AccountStatistics] = []
+    for pool in pools:
+        rows += [of(level, pool.settled, pool) for level in pool.limiter.accounts]
+        if pool.gate is not None:
+            rows.append(of(pool.gate, pool.gate.settled, pool))
+    rows += [of(gate, gate.settled, None) for gate in gates]
+    return tuple(rows)
+
+
+def _oldest(group: Group) -> float | None:
+    """When the longest waiting of the group came, or None."""
+    since = [waiter.since for _, _, waiter in group.returned if waiter.state == WAITING]
+    if group.head is not None:
+        since.append(group.head.since)
+    for flow in group.flows.values():
+        front = flow.front()
+        if front is not None:
+            since.append(front.since)
+    return min(since, default=None)
