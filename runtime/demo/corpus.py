@@ -11,6 +11,7 @@ import inspect
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from interlock.errors import ConfigurationError
@@ -51,14 +52,19 @@ def read_corpus(limit: int | None = None, *, library: Path | None = None) -> tup
     Raises ConfigurationError where the library's source files are not installed.
     """
     folder = library or Path(sysconfig.get_path("stdlib"))
-    found = [list(entries_of(module, folder)) for module in MODULES]
-    rounds = (entries[number] for number in range(PER_MODULE) for entries in found if number < len(entries))
-    corpus = tuple(rounds)[:limit]
+    corpus = tuple(islice(_in_rounds([entries_of(module, folder) for module in MODULES]), limit))
     if not corpus:
         raise ConfigurationError(
             f"No source files of the standard library in {folder}: run the demo with a Python that has them"
         )
     return corpus
+
+
+def _in_rounds(modules: list[Iterator[Entry]]) -> Iterator[Entry]:
+    for _ in range(PER_MODULE):
+        for entries in modules:
+            if (entry := next(entries, None)) is not None:
+                yield entry
 
 
 def entries_of(module: str, folder: Path) -> Iterator[Entry]:
