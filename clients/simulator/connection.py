@@ -81,8 +81,10 @@ class Connection:
             await asyncio.wait((watcher, sleeper), return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeper.cancel()
+            await asyncio.wait((sleeper,))
         if watcher.done():
             raise ClientLeftError
+        sleeper.result()
 
     async def until_left(self) -> None:
         """Wait until the client leaves (or the server stops)."""

@@ -30,7 +30,7 @@ class Ask:
 
     `text` is what the last user turn says (tool results included), `system` the system text, `schema` the JSON schema
     the answer must obey, `forced_tool` the tool it must call. `thinking_tokens` is the thinking budget, 0 for none.
-    `prompt` is all the text that counts as input; `marks` are (text up to the mark, lifetime in seconds) per cache mark.
+    `prompt` is all the text that counts as input; `marks` are (text up to it, lifetime in seconds) per cache mark.
     """
 
     model: str

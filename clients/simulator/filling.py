@@ -289,9 +289,11 @@ class _Filler:
         low, high = _bounds(schema, whole)
         step = schema.get("multipleOf", 1 if whole else None)
         for number in self._source.numbers:
-            if low <= number <= high and (not whole or number == int(number)) and _is_multiple(number, step):
-                if _inside(number, schema):
-                    return int(number) if whole else number
+            if _inside(number, schema) and _is_multiple(number, step) and low <= number <= high:
+                if not whole:
+                    return number
+                if number == int(number):
+                    return int(number)
         return _number_between(low, high, step, whole, self._hash(path), path, schema)
 
     def _hash(self, path: str) -> int:
@@ -335,7 +337,7 @@ def _number_between(
 
 def _inside(number: float, schema: Schema) -> bool:
     return (
-        number >= schema.get("minimum", -math.inf)
+        bool(number >= schema.get("minimum", -math.inf))
         and number <= schema.get("maximum", math.inf)
         and number > schema.get("exclusiveMinimum", -math.inf)
         and number < schema.get("exclusiveMaximum", math.inf)

@@ -163,7 +163,7 @@ class SimulatedProvider:
         self._serving.script.add(steps)
 
     def always(self, *steps: Step) -> None:
-        """What happens to a request when no scripted step matches: the first of these that does. None given: nothing."""
+        """What happens to a request when no scripted step matches: the first of these that does."""
         self._serving.script.always(steps)
 
     @property

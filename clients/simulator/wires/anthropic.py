@@ -193,8 +193,12 @@ def _blocks(ask: Ask, reply: Reply) -> list[dict[str, Any]]:
 
 def _begun(block: dict[str, Any]) -> dict[str, Any]:
     """A block as it stands before its deltas."""
-    empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}, "tool_use": {"input": {}}}
-    return block | empty.get(block["type"], {})
+    empty: dict[str, dict[str, Any]] = {
+        "text": {"text": ""},
+        "thinking": {"thinking": "", "signature": ""},
+        "tool_use": {"input": {}},
+    }
+    return {**block, **empty.get(block["type"], {})}
 
 
 def _deltas(index: int, block: dict[str, Any], reply: Reply) -> Iterator[Event]:

@@ -14,37 +14,12 @@ from ..replying import sign
 from .schemas import require_closed_objects
 from .wire import WireError
 
-_PARAMETERS = frozenset(
-    [
-        "max_tokens",
-        "messages",
-        "model",
-        "cache_control",
-        "container",
-        "context_management",
-        "diagnostics",
-        "inference_geo",
-        "mcp_servers",
-        "metadata",
-        "output_config",
-        "output_format",
-        "service_tier",
-        "speed",
-        "stop_sequences",
-        "stream",
-        "system",
-        "thinking",
-        "tool_choice",
-        "tools",
-        "temperature",
-        "top_p",
-        "top_k",
-        "user_profile_id",
-        "workspace_id",
-        "betas",
-        "anthropic_version",
-    ]
-)
+_PARAMETERS_TEXT = """
+max_tokens messages model cache_control container context_management diagnostics inference_geo mcp_servers
+metadata output_config output_format service_tier speed stop_sequences stream system thinking tool_choice
+tools temperature top_p top_k user_profile_id workspace_id betas anthropic_version
+"""
+_PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
 _MARKS_S = {"5m": 300.0, "1h": 3_600.0}
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 

@@ -13,47 +13,14 @@ from ..exchange import Ask, AskedTool
 from .schemas import require_all_properties, require_closed_objects
 from .wire import WireError
 
-_PARAMETERS = frozenset(
-    [
-        "messages",
-        "model",
-        "audio",
-        "frequency_penalty",
-        "function_call",
-        "functions",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "metadata",
-        "modalities",
-        "moderation",
-        "n",
-        "parallel_tool_calls",
-        "prediction",
-        "presence_penalty",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "response_format",
-        "safety_identifier",
-        "seed",
-        "service_tier",
-        "stop",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "user",
-        "verbosity",
-        "web_search_options",
-    ]
-)
+_PARAMETERS_TEXT = """
+messages model audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens
+max_tokens metadata modalities moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key
+prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed
+service_tier stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity
+web_search_options
+"""
+_PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
