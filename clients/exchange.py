@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.usage import Usage
+from interlock.credentials.redaction import Redactor
 from interlock.errors import TransientUpstreamError, UpstreamError
 
 from .lifecycle import CallAttempt
@@ -37,17 +38,18 @@ async def exchange(
     read: Callable[[A], Awaitable[R]],
     *,
     timeout_s: float,
-    redact: Callable[[str], str],
+    redactor: Redactor,
 ) -> tuple[R, CallRecord]:
     """`read(await send())` under `timeout_s` seconds, with the attempt ended exactly once, whatever happens.
 
     An answer that cannot be read was still served: it is settled and recorded with the usage it reported. The record
     is committed before the result is returned. Errors of `send` and `read` pass through; a timeout becomes
-    TransientUpstreamError; a cancelled call is abandoned and its record queued. Messages leave through `redact`.
+    TransientUpstreamError; a cancelled call is abandoned and its record queued. Typed errors leave scrubbed.
     """
     answer: A | None = None
+    timer = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s) as timer:
+        async with timer:
             attempt.sent()
             answer = await send()
             attempt.learn(
@@ -65,7 +67,8 @@ async def exchange(
         if isinstance(error, TimeoutError) and timer.expired():
             told = TransientUpstreamError(f"{attempt.entry.id} did not answer within {timeout_s:g} s")
         if isinstance(told, UpstreamError):
-            _complete(told, attempt, answer, redact)
+            redactor.scrub(told)
+            _complete(told, attempt, answer)
         await attempt.fail(told)
         if told is error:
             raise
@@ -76,11 +79,8 @@ async def exchange(
     return result, await attempt.succeed()
 
 
-def _complete(
-    error: UpstreamError, attempt: CallAttempt, answer: WireAnswer | None, redact: Callable[[str], str]
-) -> None:
+def _complete(error: UpstreamError, attempt: CallAttempt, answer: WireAnswer | None) -> None:
     """Fill in what the place that raised could not know."""
-    error.args = (redact(str(error)), *error.args[1:])
     error.model = error.model or attempt.entry.id
     error.provider = error.provider or attempt.entry.provider
     if answer is not None:

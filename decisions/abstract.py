@@ -111,7 +111,7 @@ class BoundDecisionClient:
             partial(client.send, request),
             read,
             timeout_s=client.timeout_s,
-            redact=client.environment.redactor.redact,
+            redactor=client.environment.redactor,
         )
         self._observe(tokens, record)
         return _response(client.entry, answers, record, read_characters)

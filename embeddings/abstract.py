@@ -169,7 +169,7 @@ class BoundEmbeddingsClient:
             partial(client.send, texts, purpose),
             read,
             timeout_s=client.timeout_s,
-            redact=client.environment.redactor.redact,
+            redactor=client.environment.redactor,
         )
         total.vectors[list(batch.indexes)] = vectors
         total.add(record)

@@ -173,6 +173,6 @@ def require_possible(packing: Packing, *, model: str, texts: int) -> None:
     more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
     indexes = tuple(item.index for item in refused)
     message = f"{model} cannot embed {len(refused)} of {texts} texts: {shown}{more}. Nothing was sent."
-    if refused[0].blank:
+    if any(item.blank for item in refused):
         raise BlankTextError(f"{message} Leave them out.", indexes=indexes, model=model)
     raise TextTooLongError(f"{message} Split them, or ask for truncate=True.", indexes=indexes, model=model)

@@ -42,14 +42,10 @@ class SystemOneDecisionClient(AbstractDecisionClient):
         headers = {"content-type": "application/json", "accept": "application/json", **self._authorization()}
         wire = {**encode(request, model=self.entry.wire_model_id), **self.entry.provider_options}
         content = json.dumps(wire, ensure_ascii=False).encode()
-        failed: UpstreamError | None = None
-        try:
-            response = await self._client().post(self._url(), content=content, headers=headers)
-        except httpx2.HTTPError as error:
-            failed = _lost(error)
-        if failed is not None:
+        response = await self._post(content, headers)
+        if isinstance(response, UpstreamError):
             # Raised outside the handler: the transport's error holds the request, and the request holds the key.
-            raise failed
+            raise response
         if response.status_code != 200:
             raise self._refused(response, request)
         body = _json(response)
@@ -59,6 +55,12 @@ class SystemOneDecisionClient(AbstractDecisionClient):
             request_id=response.headers.get(_REQUEST_ID),
             served_model=decode_model(body),
         )
+
+    async def _post(self, content: bytes, headers: dict[str, str]) -> httpx2.Response | UpstreamError:
+        try:
+            return await self._client().post(self._url(), content=content, headers=headers)
+        except httpx2.HTTPError as error:
+            return _lost(error)
 
     async def aclose(self) -> None:
         http, self._http = self._http, None
