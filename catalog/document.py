@@ -61,24 +61,27 @@ class Problems:
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Composes nodes; refuses a tree that is too deep before Python's own recursion limit does."""
+    """Composes nodes; refuses a tree that is too deep before Python's own recursion limit does, and every tag."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if self.depth >= DEEPEST:
+            raise _RefusedError(f"nested more than {DEEPEST} deep", event.start_mark.line + 1)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise _RefusedError(f"has a YAML tag ({event.tag}), and a catalog knows none", event.start_mark.line + 1)
         self.depth += 1
-        if self.depth > DEEPEST:
-            raise _TooDeepError(self.line + 1)
         try:
             return super().compose_node(parent, index)
         finally:
             self.depth -= 1
 
 
-class _TooDeepError(Exception):
-    def __init__(self, line: int) -> None:
-        super().__init__(line)
-        self.line = line
+class _RefusedError(Exception):
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.message, self.line = message, line
 
 
 def compose(text: str, file: str) -> yaml.MappingNode:
@@ -91,14 +94,14 @@ def compose(text: str, file: str) -> yaml.MappingNode:
             node = loader.get_single_node()
         finally:
             loader.dispose()
-    except _TooDeepError as error:
-        raise CatalogError(f"nested more than {DEEPEST} deep", file=file, line=error.line) from None
+    except _RefusedError as error:
+        raise CatalogError(error.message, file=file, line=error.line) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = "; ".join(part for part in (error.context, error.problem) if part)
         raise CatalogError(f"not YAML: {said}", file=file, line=mark.line + 1 if mark else None) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # ReaderError: a character that YAML does not allow; ValueError: an escape beyond Unicode.
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # ReaderError: a character that YAML does not allow; the others: an escape beyond Unicode, a huge %YAML version.
         raise CatalogError(f"not YAML: {_first_line(error)}", file=file) from None
     if node is None:
         raise CatalogError("the file is empty: it needs at least `models:`", file=file)

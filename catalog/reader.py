@@ -17,7 +17,7 @@ import yaml
 from pydantic import ValidationError
 
 from . import scalars
-from .document import Path, Problems, is_quoted, line_of, pairs
+from .document import DEEPEST, Path, Problems, is_quoted, line_of, pairs
 from .entry import Strict
 from .scalars import ScalarError
 
@@ -60,6 +60,8 @@ class Reader:
     def read(self, node: yaml.Node, wanted: Any, path: Path) -> Any:
         self.problems.visit(line_of(node))
         self.lines.setdefault(path, line_of(node))
+        if len(path) > DEEPEST:  # an alias can stand inside its own anchor
+            return self._wrong(node, f"nested more than {DEEPEST} deep", path[:4])
         marks: tuple[Any, ...] = ()
         while get_origin(wanted) is Annotated:
             wanted, *more = get_args(wanted)
@@ -97,10 +99,7 @@ class Reader:
             if known is None:
                 self.add(f"unknown field{nearest(key, model.model_fields)}", inner)
                 continue
-            wanted: Any = known.annotation
-            if known.metadata:
-                wanted = Annotated[(wanted, *known.metadata)]
-            values[key] = self.read(value, wanted, inner)
+            values[key] = self.read(value, known.annotation, inner)
         return values if len(self.problems.found) == before else WRONG
 
     def validated(self, model: type[Strict], values: Mapping[str, Any], path: Path) -> Any:
