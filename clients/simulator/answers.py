@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from .exchange import Answer, Ask
 from .filling import Source, fill
 
-_READ_CHARS = 20_000  # more of a text than this changes nothing worth the time
+_SENTENCE_CHARS = 400
+_READ_CHARS = 8_000  # more of a text than this changes nothing worth the time
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
 _WORD = re.compile(r"[^\W\d_][\w'-]*")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
@@ -29,17 +30,21 @@ _COMMON = frozenset(_COMMON_TEXT.split())
 
 def first_sentence(text: str) -> str:
     """The first sentence, at most 400 characters; empty for a text without one."""
-    for part in _SENTENCE_END.split(text[:_READ_CHARS].strip()):
-        if part.strip():
-            return part.strip()[:400]
-    return ""
+    text, start = text[:_READ_CHARS].strip(), 0
+    for end in _SENTENCE_END.finditer(text):
+        sentence = text[start : end.start()].strip()
+        if sentence:
+            return sentence[:_SENTENCE_CHARS]
+        start = end.end()
+    return text[start : start + _SENTENCE_CHARS].strip()
 
 
 def keywords(text: str, count: int = 8) -> list[str]:
     """The most frequent words that say something, in lower case; ties in order of appearance."""
-    words = (word.lower() for word in _WORD.findall(text[:_READ_CHARS]))
-    seen = Counter(word for word in words if len(word) > 2 and word not in _COMMON)
-    return [word for word, _ in seen.most_common(count)]
+    seen = Counter(_WORD.findall(text[:_READ_CHARS].lower()))
+    telling = [(-times, word) for word, times in seen.items() if len(word) > 2 and word not in _COMMON]
+    telling.sort(key=itemgetter(0))
+    return [word for _, word in telling[:count]]
 
 
 def source_of(text: str, seed: int) -> Source:
@@ -71,9 +76,6 @@ def default_answer(ask: Ask, seed: int = 0) -> Answer:
 def _thinking(ask: Ask) -> str:
     words = ", ".join(keywords(ask.text, 5)) or "nothing"
     return f"The request is about {words}."
-
-
-AnswerFunction = Callable[[Any], "Answer | str | dict[str, Any] | list[Any]"]
 
 
 def as_answer(given: Any) -> Answer:

@@ -286,14 +286,14 @@ class _Filler:
         return words[self._pick(path, len(words))]
 
     def _number(self, schema: Schema, path: str, *, whole: bool) -> int | float:
-        low, high = _bounds(schema, whole)
         step = schema.get("multipleOf", 1 if whole else None)
         for number in self._source.numbers:
-            if _inside(number, schema) and _is_multiple(number, step) and low <= number <= high:
+            if _inside(number, schema) and _is_multiple(number, step):
                 if not whole:
                     return number
                 if number == int(number):
                     return int(number)
+        low, high = _bounds(schema, whole)
         return _number_between(low, high, step, whole, self._hash(path), path, schema)
 
     def _hash(self, path: str) -> int:

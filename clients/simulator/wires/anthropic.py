@@ -91,15 +91,15 @@ class AnthropicWire:
     def headers(self, request_id: str, levels: Mapping[str, Level]) -> Headers:
         headers = [(b"request-id", request_id.encode()), (b"anthropic-organization-id", b"org-simulated")]
         if levels:
-            wall = datetime.now(UTC)
+            wall = datetime.now(UTC).replace(tzinfo=None)
             for name, level in levels.items():
                 prefix = f"anthropic-ratelimit-{name}-".encode()
                 rounds = name != "requests" and level.limit >= _ROUNDED_ABOVE
                 remaining = round(level.remaining / 1000) * 1000 if rounds else int(level.remaining)
-                reset = wall + timedelta(seconds=level.full_in_s)
+                reset = (wall + timedelta(seconds=level.full_in_s)).isoformat(timespec="seconds")
                 headers.append((prefix + b"limit", b"%d" % level.limit))
                 headers.append((prefix + b"remaining", b"%d" % remaining))
-                headers.append((prefix + b"reset", reset.strftime("%Y-%m-%dT%H:%M:%SZ").encode()))
+                headers.append((prefix + b"reset", reset.encode() + b"Z"))
         return headers
 
     def start_charge(self, ask: Ask, fresh_tokens: int) -> Charge:

@@ -78,8 +78,11 @@ class Wire(Protocol):
     def models(self, ids: Sequence[str]) -> dict[str, Any]: ...
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
 def encode(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def pieces_of(text: str) -> list[str]:
