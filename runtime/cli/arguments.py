@@ -1,8 +1,8 @@
 """From one input line to the arguments of a pipeline.
 
-A pipeline of one parameter takes the line itself where that is a model, a dataclass, a TypedDict or a mapping. Any other
-takes an object with one member a parameter, or, for one parameter, the bare value. The line's `id` is left out where
-the parameter has no such field. Pydantic checks and converts.
+A pipeline of one parameter takes the line itself where that is a model, a dataclass, a TypedDict or a mapping. Any
+other takes an object with one member a parameter, or, for one parameter, the bare value. The line's `id` is left out
+where the parameter has no such field. Pydantic checks and converts.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ honours `retry-after`, adds jitter, and never gives up on an entry.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from interlock.clients.simulator import SimulatedProvider
 
 from .corpus import Entry
-from .figures import Side, goodput_after_burst
-from .library import ENTRIES, KEYWORDS, ConnectionMeter, open_library, to_bytes
-from .work import AREA, DEPRECATED, MAX_OUTPUT_TOKENS, SYSTEM, Card, prompt_of, searchable, state_of
+from .figures import Served, Side, goodput_after_burst
+from .library import ENTRIES, ConnectionMeter, open_library, store
+from .work import AREA, DEPRECATED, MAX_OUTPUT_TOKENS, SYSTEM, Card, prompt_of, row_of, searchable, state_of
 
 if TYPE_CHECKING:
+    import numpy as np
     from anthropic import AsyncAnthropic
+    from numpy.typing import NDArray
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 WORKERS = 24
@@ -50,18 +53,23 @@ class LocalModels:
 
     @staticmethod
     def load() -> LocalModels:
-        import wordllama
         from sparrow_decider import Decider
 
-        folder = Path(wordllama.__file__).parent
+        root = logging.getLogger()
+        handlers, level = list(root.handlers), root.level
+        import wordllama  # it configures the root logger
+
+        root.handlers[:], root.level = handlers, level
+        folder = Path(str(wordllama.__file__)).parent
         return LocalModels(wordllama.WordLlama.load(cache_dir=folder, disable_download=True), Decider.load())
 
     def ask(self, entry: Entry) -> tuple[str, float]:
-        answers = self.decider.ask(state_of(entry), self.questions)["answers"]
+        answers = self.decider.ask(state_of(entry), self.questions)
         return str(answers["area"]["choice"]), float(answers["deprecated"]["noul"])
 
-    def embed(self, entry: Entry) -> bytes:
-        return to_bytes(self.embedder.embed([searchable(entry)], norm=True)[0])
+    def embed(self, text: str) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self.embedder.embed([text], norm=True)[0]
+        return vector
 
 
 class UsualWay:
@@ -80,13 +88,10 @@ class UsualWay:
         if (await connection.execute(there)).first() is not None:
             return
         area, deprecated = await asyncio.to_thread(self._local.ask, entry)
-        vector = await asyncio.to_thread(self._local.embed, entry)
+        vector = await asyncio.to_thread(self._local.embed, searchable(entry))
         card = Card.model_validate_json(await self.send(prompt_of(entry)))
-        values = {"name": entry.name, "module": entry.module, "kind": entry.kind, "area": area}
-        values |= {"deprecated": deprecated, "title": card.title, "summary": card.summary, "vector": vector}
-        await connection.execute(insert(ENTRIES).values(**values))
-        rows = [{"keyword": word, "entry": entry.name} for word in dict.fromkeys(card.keywords)]
-        await connection.execute(insert(KEYWORDS), rows)
+        likeness = float(vector @ await asyncio.to_thread(self._local.embed, card.summary))
+        await store(connection.execute, row_of(entry, area, deprecated, card, likeness, vector), card.keywords)
 
     async def send(self, prompt: str) -> str:
         from anthropic import RateLimitError
@@ -117,6 +122,7 @@ async def run_the_usual_way(
     folder: Path,
     *,
     model: str,
+    served: Served,
     workers: int = WORKERS,
     finished: Callable[[], None] = lambda: None,
     seed: int = 0,
@@ -143,7 +149,7 @@ async def run_the_usual_way(
         failed=0,
         requests=provider.count,
         rate_limited=provider.refused,
-        goodput=goodput_after_burst(provider.requests, provider.served(model)),
+        goodput=goodput_after_burst(provider.requests, served),
         wall_s=wall_s,
         db_connection_s=meter.held_s,
         db_work_s=meter.work_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -51,6 +51,10 @@ class DemoReport:
     search: tuple[Found, ...]
     baseline: Side | None = None
     errors: Mapping[str, int] = field(default_factory=dict)
+
+    def beside(self, baseline: Side) -> DemoReport:
+        """The same with the usual way's figures."""
+        return replace(self, baseline=baseline)
 
     def as_json(self) -> dict[str, Any]:
         """The form `interlock demo --json` prints."""

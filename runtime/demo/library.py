@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Column, Float, LargeBinary, MetaData, String, Table, event, select
+from sqlalchemy import Column, Float, LargeBinary, MetaData, String, Table, delete, event, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ ENTRIES = Table(
     Column("deprecated", Float, nullable=False),  # the probability that it is
     Column("title", String, nullable=False),
     Column("summary", String, nullable=False),
+    Column("likeness", Float, nullable=False),  # the cosine of what was written and what it was written about
     Column("vector", LargeBinary, nullable=False),  # float32, little-endian, of length one
 )
 
@@ -69,6 +70,14 @@ async def open_library(path: Path, *, connections: int) -> AsyncEngine:
 
 def to_bytes(vector: NDArray[np.float32]) -> bytes:
     return vector.astype("<f4").tobytes()
+
+
+async def store(execute: Callable[..., Awaitable[Any]], row: Mapping[str, Any], keywords: Sequence[str]) -> None:
+    """Write one entry and its keywords, replacing what was there."""
+    name = row["name"]
+    await execute(delete(KEYWORDS).where(KEYWORDS.c.entry == name))
+    await execute(insert(ENTRIES).prefix_with("OR REPLACE").values(**row))
+    await execute(insert(KEYWORDS), [{"keyword": word, "entry": name} for word in dict.fromkeys(keywords)])
 
 
 async def search(connection: AsyncConnection, question: NDArray[np.float32], count: int = 5) -> tuple[Found, ...]:

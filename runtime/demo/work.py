@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from pydantic import BaseModel, Field
 
 from interlock.decisions.questions import Choice, Noul
 
 from .corpus import Entry
+from .library import to_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 AREA = Choice.of(
     "Which area of programming is this about?",
@@ -49,3 +56,20 @@ def searchable(entry: Entry) -> str:
 def state_of(entry: Entry) -> str:
     """What the questions are asked about: the beginning says it, and local models read no more."""
     return f"{entry.name}: {entry.text[:600]}"
+
+
+def row_of(
+    entry: Entry, area: str, deprecated: float, card: Card, likeness: float, vector: NDArray[np.float32]
+) -> dict[str, Any]:
+    """What is stored about it."""
+    return {
+        "name": entry.name,
+        "module": entry.module,
+        "kind": entry.kind,
+        "area": area,
+        "deprecated": deprecated,
+        "title": card.title,
+        "summary": card.summary,
+        "likeness": likeness,
+        "vector": to_bytes(vector),
+    }

@@ -18,6 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from interlock.catalog.catalog import (
+        Catalog as Catalog,
+    )
     from interlock.catalog.entry import (
         ModelEntry as ModelEntry,
     )
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
         Input as Input,
         OutputSize as OutputSize,
     )
+    from interlock.clients.client import (
+        LLMClient as LLMClient,
+    )
     from interlock.clients.conversation import (
         Conversation as Conversation,
         DocumentBlock as DocumentBlock,
@@ -44,9 +50,37 @@ if TYPE_CHECKING:
         ToolResultBlock as ToolResultBlock,
         ToolUseBlock as ToolUseBlock,
     )
+    from interlock.clients.options import (
+        CallOptions as CallOptions,
+        StreamingMode as StreamingMode,
+        Tool as Tool,
+    )
     from interlock.clients.response import (
         LLMResponse as LLMResponse,
         StopReason as StopReason,
+    )
+    from interlock.decisions.client import (
+        DecisionClient as DecisionClient,
+    )
+    from interlock.decisions.questions import (
+        Choice as Choice,
+        Noul as Noul,
+        Score as Score,
+    )
+    from interlock.decisions.request import (
+        DecisionRequest as DecisionRequest,
+    )
+    from interlock.decisions.response import (
+        DecisionResponse as DecisionResponse,
+    )
+    from interlock.embeddings.client import (
+        EmbeddingsClient as EmbeddingsClient,
+    )
+    from interlock.embeddings.purpose import (
+        EmbeddingPurpose as EmbeddingPurpose,
+    )
+    from interlock.embeddings.response import (
+        EmbeddingsResponse as EmbeddingsResponse,
     )
     from interlock.errors import (
         AdmissionError as AdmissionError,
@@ -84,17 +118,65 @@ if TYPE_CHECKING:
         UnpricedModelError as UnpricedModelError,
         UpstreamError as UpstreamError,
     )
+    from interlock.runtime.calls import (
+        LLMCall as LLMCall,
+    )
+    from interlock.runtime.database import (
+        DatabaseProvider as DatabaseProvider,
+    )
+    from interlock.runtime.handle import (
+        JobHandle as JobHandle,
+    )
+    from interlock.runtime.job import (
+        Job as Job,
+    )
+    from interlock.runtime.model_calls import (
+        DecisionCall as DecisionCall,
+        EmbeddingCall as EmbeddingCall,
+    )
+    from interlock.runtime.pipeline import (
+        PipelineContext as PipelineContext,
+    )
+    from interlock.runtime.pipeline_job import (
+        pipeline as pipeline,
+    )
+    from interlock.runtime.requirements import (
+        JobRequirements as JobRequirements,
+    )
+    from interlock.runtime.resources import (
+        JobResources as JobResources,
+    )
+    from interlock.runtime.runtime import (
+        Runtime as Runtime,
+    )
+    from interlock.runtime.settings import (
+        ModelSettings as ModelSettings,
+        RuntimeSettings as RuntimeSettings,
+    )
+    from interlock.runtime.sync import (
+        run as run,
+    )
 
 __version__ = "0.1.0"
 
 #: Where each public name lives. A type checker reads the imports above; a test holds the two equal.
 _PLACES = {
+    "interlock.catalog.catalog": "Catalog",
     "interlock.catalog.entry": "ModelEntry",
     "interlock.catalog.spec": "ModelBinding ModelSpec",
     "interlock.catalog.usage": "Usage",
     "interlock.catalog.words": "Depth Grade Input OutputSize",
+    "interlock.clients.client": "LLMClient",
     "interlock.clients.conversation": "Conversation DocumentBlock ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock",
+    "interlock.clients.options": "CallOptions StreamingMode Tool",
     "interlock.clients.response": "LLMResponse StopReason",
+    "interlock.decisions.client": "DecisionClient",
+    "interlock.decisions.questions": "Choice Noul Score",
+    "interlock.decisions.request": "DecisionRequest",
+    "interlock.decisions.response": "DecisionResponse",
+    "interlock.embeddings.client": "EmbeddingsClient",
+    "interlock.embeddings.purpose": "EmbeddingPurpose",
+    "interlock.embeddings.response": "EmbeddingsResponse",
     "interlock.errors": (
         "AdmissionError AdmissionTimeoutError AmbiguousStepError CatalogError ConfigurationError "
         "ContextWindowExceededError CredentialError DependencyFailedError InterlockError InvalidRequestError "
@@ -104,6 +186,18 @@ _PLACES = {
         "SpendCapExceededError StoreError StreamBufferError StreamInterruptedError TransactionOpenError "
         "TransientUpstreamError UndeclaredResourceError UnpricedModelError UpstreamError"
     ),
+    "interlock.runtime.calls": "LLMCall",
+    "interlock.runtime.database": "DatabaseProvider",
+    "interlock.runtime.handle": "JobHandle",
+    "interlock.runtime.job": "Job",
+    "interlock.runtime.model_calls": "DecisionCall EmbeddingCall",
+    "interlock.runtime.pipeline": "PipelineContext",
+    "interlock.runtime.pipeline_job": "pipeline",
+    "interlock.runtime.requirements": "JobRequirements",
+    "interlock.runtime.resources": "JobResources",
+    "interlock.runtime.runtime": "Runtime",
+    "interlock.runtime.settings": "ModelSettings RuntimeSettings",
+    "interlock.runtime.sync": "run",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
 
