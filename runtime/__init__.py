@@ -1,1 +1,77 @@
-"""."""
+"""Jobs and pipelines: what is declared, granted, run, recorded.
+
+    job            Job[R], and what is set on it
+    state          the life of a job: its states and the moves between them
+    requirements   JobRequirements: what a job declares
+    resources      JobResources: what it was granted
+    calls          LLMCall; model_calls: EmbeddingCall, DecisionCall
+    pipeline_job   @pipeline; context: PipelineContext; scope: step ids; mapping: ctx.map; streaming: ctx.stream
+    execution      one job's life, driven by calls; retry: whether it runs again (pure)
+    dispatcher     takes jobs in and gives executions what they need; attempt: one run of a job's code
+    desk           models chosen, sized and handed out
+    database       DatabaseProvider, and a job's transaction
+    runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
+    store/         the records and the runs, in SQLite
+    cli/           the command line; demo/ the main job
+
+The topmost layer: nothing else of Interlock imports it. A name is imported on first use; neither SQLAlchemy nor numpy
+is loaded before a Runtime with a store is opened.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .blocking import BlockingResources as BlockingResources
+    from .calls import LLMCall as LLMCall
+    from .context import PipelineContext as PipelineContext
+    from .database import DatabaseProvider as DatabaseProvider, DatabaseSession as DatabaseSession
+    from .handle import JobHandle as JobHandle
+    from .job import Job as Job
+    from .mapping import MapOutcome as MapOutcome, Mapped as Mapped
+    from .model_calls import DecisionCall as DecisionCall, EmbeddingCall as EmbeddingCall
+    from .pipeline_job import Pipeline as Pipeline, PipelineJob as PipelineJob, pipeline as pipeline
+    from .requirements import JobRequirements as JobRequirements
+    from .resources import JobResources as JobResources
+    from .runtime import Runtime as Runtime
+    from .settings import ModelSettings as ModelSettings, RuntimeSettings as RuntimeSettings
+    from .state import JobState as JobState
+    from .statistics import RuntimeStatistics as RuntimeStatistics
+    from .store.rows import CallRow as CallRow, RunRow as RunRow
+    from .streaming import CallStream as CallStream
+    from .sync import run as run
+
+_PLACES = {
+    "blocking": "BlockingResources",
+    "calls": "LLMCall",
+    "database": "DatabaseProvider DatabaseSession",
+    "handle": "JobHandle",
+    "job": "Job",
+    "mapping": "MapOutcome Mapped",
+    "model_calls": "DecisionCall EmbeddingCall",
+    "context": "PipelineContext",
+    "pipeline_job": "Pipeline PipelineJob pipeline",
+    "requirements": "JobRequirements",
+    "resources": "JobResources",
+    "runtime": "Runtime",
+    "settings": "ModelSettings RuntimeSettings",
+    "state": "JobState",
+    "statistics": "RuntimeStatistics",
+    "store.rows": "CallRow RunRow",
+    "streaming": "CallStream",
+    "sync": "run",
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

@@ -52,7 +52,7 @@ class Job(Generic[R_co]):
     def get_upstream_retries(self) -> int:
         return self.upstream_retries
 
-    getUpstreamRetries = get_upstream_retries  # noqa: N815 - the mission's own spelling
+    getUpstreamRetries = get_upstream_retries
 
 
 def job_name(job: Job[Any]) -> str:

@@ -36,9 +36,7 @@ def read_runs(connection: Connection, run_id: str | None = None, limit: int = 10
     return [run_row(found) for found in reversed(connection.execute(question).all())]
 
 
-def calls_in(
-    url: str, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000
-) -> list[CallRow]:
+def calls_in(url: str, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000) -> list[CallRow]:
     """The latest calls recorded in the store at `url`, oldest first; for programs that only look.
 
     Raises StoreError where there is no store.

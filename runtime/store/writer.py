@@ -155,7 +155,8 @@ def _in_order(group: Sequence[_Work]) -> list[tuple[Executable, list[Mapping[str
     """Neighbours of one statement together: an executemany each, and the order of rows kept."""
     runs: list[tuple[Executable, list[Mapping[str, Any]]]] = []
     for work in group:
-        assert work.statement is not None and work.row is not None
+        assert work.statement is not None
+        assert work.row is not None
         if not runs or runs[-1][0] is not work.statement:
             runs.append((work.statement, []))
         runs[-1][1].append(work.row)

@@ -1,0 +1,76 @@
+"""One attempt of a job: its code is run, what it did is committed or undone, and how it ended is noted."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from interlock.errors import InterlockError
+
+from .execution import Execution, Outcome
+from .job import Job
+from .uncancelled import uncancelled
+
+if TYPE_CHECKING:
+    from .spent import Spent
+    from .stopper import Stopper
+
+R = TypeVar("R")
+
+
+class Belongings(Protocol):
+    """What an attempt has and must account for: a job's resources, a pipeline's context."""
+
+    settling: bool  # its end has begun: too late to stop it
+
+    @property
+    def stopper(self) -> Stopper: ...
+
+    @property
+    def spent(self) -> Spent: ...
+
+    def stop(self, reason: InterlockError) -> None:
+        """The first step of stopping."""
+        ...
+
+    async def finish(self) -> None:
+        """`run` returned: make it last."""
+        ...
+
+    async def abandon(self) -> None:
+        """`run` failed or was stopped: undo."""
+        ...
+
+
+async def run_attempt(execution: Execution[R], belongings: Belongings, threads: ThreadPoolExecutor) -> None:
+    """Never raises an ordinary error: how it ended is in `execution.attempt_outcome` once the Task is over."""
+    try:
+        value = await _invoke(execution.job, belongings, threads)
+        belongings.stopper.check()
+        # A cancellation that comes during the commit is too late, and arrives at no further await.
+        await uncancelled(belongings.finish())
+        execution.attempt_outcome = Outcome(value=value)
+    except BaseException as error:
+        execution.attempt_outcome = Outcome(error=error)
+        await uncancelled(belongings.abandon())
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+
+
+async def _invoke(job: Job[R], belongings: Any, threads: ThreadPoolExecutor) -> R:
+    if inspect.iscoroutinefunction(job.run):
+        result: R = await job.run(belongings)
+        return result
+    from .blocking import BlockingResources
+
+    loop = asyncio.get_running_loop()
+    context = copy_context()
+    returned = await loop.run_in_executor(threads, context.run, job.run, BlockingResources(belongings, loop))
+    if inspect.isawaitable(returned):
+        awaited: Awaitable[R] = returned
+        return await awaited
+    return returned

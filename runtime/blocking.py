@@ -1,0 +1,146 @@
+"""What a synchronous `run` is given: the same resources under the same names, each call blocking its own thread.
+
+The work itself happens on the runtime's event loop; the thread waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from interlock.clients.conversation import Conversation
+from interlock.clients.options import CallOptions
+from interlock.embeddings.purpose import EmbeddingPurpose
+
+from .requirements import Asked
+
+if TYPE_CHECKING:
+    from sqlalchemy import CursorResult, Executable, ScalarResult
+
+    from interlock.catalog.spec import ModelBinding
+    from interlock.clients.client import LLMClient
+    from interlock.clients.response import LLMResponse
+    from interlock.decisions import DecisionClient, DecisionRequest, DecisionResponse
+    from interlock.embeddings import EmbeddingsClient, EmbeddingsResponse
+
+    from .database import DatabaseSession, Parameters
+    from .resources import JobResources
+
+T = TypeVar("T")
+
+
+class _Bridge:
+    """From the job's thread to the runtime's loop and back."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+class BlockingResources:
+    """JobResources for a thread."""
+
+    def __init__(self, resources: JobResources, loop: asyncio.AbstractEventLoop) -> None:
+        self._resources, self._bridge = resources, _Bridge(loop)
+
+    @property
+    def step_id(self) -> str | None:
+        return self._resources.step_id
+
+    @property
+    def run_id(self) -> str | None:
+        return self._resources.run_id
+
+    @property
+    def job_id(self) -> str:
+        return self._resources.job_id
+
+    @property
+    def attempt(self) -> int:
+        return self._resources.attempt
+
+    def get_llm_client(self, asked: Asked | ModelBinding | None = None) -> BlockingLLMClient:
+        return BlockingLLMClient(self._bridge.wait(_on_loop(self._resources.get_llm_client, asked)), self._bridge)
+
+    def get_embeddings_client(self, asked: Asked | ModelBinding | None = None) -> BlockingEmbeddingsClient:
+        client = self._bridge.wait(_on_loop(self._resources.get_embeddings_client, asked))
+        return BlockingEmbeddingsClient(client, self._bridge)
+
+    def get_decision_client(self, asked: Asked | ModelBinding | None = None) -> BlockingDecisionClient:
+        return BlockingDecisionClient(
+            self._bridge.wait(_on_loop(self._resources.get_decision_client, asked)), self._bridge
+        )
+
+    def database(self, name: str) -> BlockingDatabaseSession:
+        return BlockingDatabaseSession(self._resources.database(name), self._bridge)
+
+    def account(self, name: str) -> int:
+        return self._resources.account(name)
+
+    getLLMClient = get_llm_client
+    getEmbeddingsClient = get_embeddings_client
+    getDecisionClient = get_decision_client
+
+
+async def _on_loop(get: Any, asked: Any) -> Any:
+    return get(asked)
+
+
+class BlockingLLMClient:
+    def __init__(self, inner: LLMClient, bridge: _Bridge) -> None:
+        self._inner, self._bridge = inner, bridge
+
+    def single_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+    ) -> LLMResponse:
+        return self._bridge.wait(
+            self._inner.single_response(conversation, options=options, response_model=response_model)
+        )
+
+    singleResponse = single_response
+
+
+class BlockingEmbeddingsClient:
+    def __init__(self, inner: EmbeddingsClient, bridge: _Bridge) -> None:
+        self._inner, self._bridge = inner, bridge
+
+    def embed(self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT) -> EmbeddingsResponse:
+        return self._bridge.wait(self._inner.embed(text, purpose))
+
+    def embed_batch(
+        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT
+    ) -> EmbeddingsResponse:
+        return self._bridge.wait(self._inner.embed_batch(texts, purpose))
+
+    embedBatch = embed_batch
+
+
+class BlockingDecisionClient:
+    def __init__(self, inner: DecisionClient, bridge: _Bridge) -> None:
+        self._inner, self._bridge = inner, bridge
+
+    def decide(self, request: DecisionRequest) -> DecisionResponse:
+        return self._bridge.wait(self._inner.decide(request))
+
+
+class BlockingDatabaseSession:
+    def __init__(self, inner: DatabaseSession, bridge: _Bridge) -> None:
+        self._inner, self._bridge = inner, bridge
+
+    def execute(self, statement: Executable, parameters: Parameters | None = None) -> CursorResult[Any]:
+        return self._bridge.wait(self._inner.execute(statement, parameters))
+
+    def scalar(self, statement: Executable, parameters: Parameters | None = None) -> Any:
+        return self._bridge.wait(self._inner.scalar(statement, parameters))
+
+    def scalars(self, statement: Executable, parameters: Parameters | None = None) -> ScalarResult[Any]:
+        return self._bridge.wait(self._inner.scalars(statement, parameters))

@@ -1,0 +1,291 @@
+"""PipelineContext: what a pipeline runs its jobs through. Every method fixes its step's identity when it is called.
+
+The methods that run something return a coroutine, to be awaited here or given to a task; what they do begins when they
+are awaited, but who they are was settled before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from uuid import UUID
+
+from interlock.clients.options import StreamingMode
+from interlock.errors import InterlockError, JobCancelledError
+
+from .calls import LLMCall, StreamedCall
+from .current import check_may_wait_for
+from .job import Job
+from .mapping import Mapped, MapPlan
+from .scope import Scope, step_id
+from .spent import Spent
+from .stopper import Stopper
+from .streaming import CallStream, Sink
+from .uncancelled import uncancelled
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+    from .execution import Execution
+    from .handle import JobHandle
+    from .runs import Run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+G = TypeVar("G")
+H = TypeVar("H")
+
+#: How many children of a `map` are under way at once unless it says otherwise.
+MAP_LIMIT = 256
+
+
+class _Shared:
+    """What all scopes of one pipeline share."""
+
+    __slots__ = ("live", "run", "spent", "stopper")
+
+    def __init__(self, run: Run, spent: Spent) -> None:
+        self.run, self.spent = run, spent
+        self.live: set[JobHandle[Any]] = set()
+        self.stopper = Stopper()
+
+
+class PipelineContext:
+    """Given to the pipeline's function. It belongs to the task that first uses it; other tasks get a `branch`."""
+
+    def __init__(self, dispatcher: Dispatcher, shared: _Shared, scope: Scope) -> None:
+        self._dispatcher, self._shared, self._scope = dispatcher, shared, scope
+        self.settling = False
+
+    @classmethod
+    def of(cls, dispatcher: Dispatcher, execution: Execution[Any]) -> PipelineContext:
+        path = tuple(execution.step_id.split("/")) if execution.step_id else ()
+        return cls(dispatcher, _Shared(execution.run, execution.spent), Scope(path))
+
+    @property
+    def run_id(self) -> str | None:
+        return self._shared.run.run_id
+
+    # Running jobs.
+
+    def run(self, job: Job[R], *, key: str | None = None) -> Coroutine[Any, Any, R]:
+        """Run one job and give its result. Cancelling the await stops the job and waits for its end."""
+        return self._run(job, self._scope.take(key))
+
+    def submit(
+        self,
+        job: Job[R],
+        *,
+        key: str | None = None,
+        after: Iterable[JobHandle[Any]] = (),
+        tolerate_failures: bool = False,
+    ) -> JobHandle[R]:
+        """Start a job and go on. It must end before the pipeline does: what is left then is cancelled."""
+        return self._submit(job, self._scope.take(key), after=tuple(after), tolerate_failures=tolerate_failures)
+
+    @overload
+    def gather(self, a: Job[A], /) -> Coroutine[Any, Any, tuple[A]]: ...
+    @overload
+    def gather(self, a: Job[A], b: Job[B], /) -> Coroutine[Any, Any, tuple[A, B]]: ...
+    @overload
+    def gather(self, a: Job[A], b: Job[B], c: Job[C], /) -> Coroutine[Any, Any, tuple[A, B, C]]: ...
+    @overload
+    def gather(self, a: Job[A], b: Job[B], c: Job[C], d: Job[D], /) -> Coroutine[Any, Any, tuple[A, B, C, D]]: ...
+    @overload
+    def gather(
+        self, a: Job[A], b: Job[B], c: Job[C], d: Job[D], e: Job[E], /
+    ) -> Coroutine[Any, Any, tuple[A, B, C, D, E]]: ...
+    @overload
+    def gather(
+        self, a: Job[A], b: Job[B], c: Job[C], d: Job[D], e: Job[E], f: Job[F], /
+    ) -> Coroutine[Any, Any, tuple[A, B, C, D, E, F]]: ...
+    @overload
+    def gather(
+        self, a: Job[A], b: Job[B], c: Job[C], d: Job[D], e: Job[E], f: Job[F], g: Job[G], /
+    ) -> Coroutine[Any, Any, tuple[A, B, C, D, E, F, G]]: ...
+    @overload
+    def gather(
+        self, a: Job[A], b: Job[B], c: Job[C], d: Job[D], e: Job[E], f: Job[F], g: Job[G], h: Job[H], /
+    ) -> Coroutine[Any, Any, tuple[A, B, C, D, E, F, G, H]]: ...
+    @overload
+    def gather(self, *jobs: Job[R]) -> Coroutine[Any, Any, tuple[R, ...]]: ...
+    def gather(self, *jobs: Job[Any]) -> Coroutine[Any, Any, tuple[Any, ...]]:
+        """Run several jobs at once and give their results in order. The first failure stops the others and is raised
+        once they have ended."""
+        path = self._scope.take()
+        return self._gather([(job, (*path, str(index))) for index, job in enumerate(jobs)])
+
+    def map(
+        self,
+        items: Iterable[T] | AsyncIterable[T],
+        fn: Callable[[T], Job[R]],
+        *,
+        key: Callable[[T], str] | None = None,
+        limit: int = MAP_LIMIT,
+    ) -> Mapped[T, R]:
+        """A job for each item, at most `limit` under way at once; results in the order of the items.
+
+            results = await ctx.map(tickets, triage)                    # a list; the first failure stops the rest
+            async for result in ctx.map(tickets, triage): ...           # in bounded memory
+            async for outcome in ctx.map(tickets, triage).outcomes():   # failures as values
+
+        `key` gives each item's step its identity, so that items may be added or reordered between runs.
+        """
+        path = self._scope.take()
+        return Mapped(MapPlan(submit=self._submit, path=path, items=items, fn=fn, key=key, limit=limit))
+
+    def stream(
+        self, call: LLMCall[Any], *, mode: StreamingMode = StreamingMode.LIVE, key: str | None = None
+    ) -> CallStream:
+        """`async with ctx.stream(LLMCall(...)) as pieces`, then `async for piece in pieces` and `pieces.response`."""
+        path, sink = self._scope.take(key), Sink()
+        return CallStream(lambda: self._submit(StreamedCall(call, sink, mode), path), sink)
+
+    # What is not deterministic, as steps.
+
+    def step(self, fn: Callable[P, Awaitable[R] | R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Run a function of one's own as a step. A synchronous one runs in a thread."""
+        self._scope.take()
+        return self._step(fn, args, kwargs)
+
+    def now(self) -> datetime:
+        """The time of day (UTC), as a step."""
+        self._scope.take()
+        return self._dispatcher.wall()
+
+    def uuid(self) -> UUID:
+        """A random UUID, as a step."""
+        self._scope.take()
+        return UUID(int=self._dispatcher.rng.getrandbits(128), version=4)
+
+    def random(self) -> random.Random:
+        """A generator of random numbers, its seed a step."""
+        self._scope.take()
+        return random.Random(self._dispatcher.rng.getrandbits(64))
+
+    def branch(self, name: str) -> PipelineContext:
+        """A context for another task, with step ids of its own."""
+        return PipelineContext(self._dispatcher, self._shared, self._scope.branch(name))
+
+    # How it is done.
+
+    def _submit(
+        self,
+        job: Job[R],
+        path: tuple[str, ...],
+        *,
+        after: tuple[JobHandle[Any], ...] = (),
+        tolerate_failures: bool = False,
+    ) -> JobHandle[R]:
+        shared = self._shared
+        shared.stopper.check()
+        handle = self._dispatcher.submit(
+            job, shared.run, step_id=step_id(path), after=after, tolerate_failures=tolerate_failures
+        )
+        shared.live.add(handle)
+        handle._execution.on_done(lambda: self._ended(handle))
+        return handle
+
+    def _ended(self, handle: JobHandle[Any]) -> None:
+        self._shared.live.discard(handle)
+        self._shared.spent.include(handle._execution.spent)
+
+    async def _run(self, job: Job[R], path: tuple[str, ...]) -> R:
+        handle = self._submit(job, path)
+        try:
+            return await handle
+        except BaseException:
+            await _stop_all((handle,))
+            raise
+
+    async def _gather(self, jobs: list[tuple[Job[Any], tuple[str, ...]]]) -> tuple[Any, ...]:
+        handles: list[JobHandle[Any]] = []
+        try:
+            handles = [self._submit(job, path) for job, path in jobs]
+            await _first_failure(handles)
+            return tuple(handle.result() for handle in handles)
+        except BaseException:
+            await _stop_all(handles)
+            raise
+
+    async def _step(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._shared.stopper.check()
+        if inspect.iscoroutinefunction(fn):
+            return await fn(*args, **kwargs)
+        returned = await asyncio.to_thread(fn, *args, **kwargs)
+        return await returned if inspect.isawaitable(returned) else returned
+
+    # The runtime's side: how a pipeline's attempt ends.
+
+    @property
+    def stopper(self) -> Stopper:
+        return self._shared.stopper
+
+    @property
+    def spent(self) -> Spent:
+        return self._shared.spent
+
+    def stop(self, reason: InterlockError) -> None:
+        """Its jobs are stopped; their ends reach the pipeline's code as errors, and it starts no more."""
+        self._shared.stopper.stop(reason)
+        for handle in tuple(self._shared.live):
+            handle.cancel("its pipeline was stopped")
+
+    async def finish(self) -> None:
+        await self._end_children("its pipeline has ended")
+        self.settling = True
+
+    async def abandon(self) -> None:
+        if self._shared.stopper.reason is None:
+            self._shared.stopper.reason = JobCancelledError("the pipeline is over")
+        await self._end_children("its pipeline failed")
+
+    async def _end_children(self, reason: str) -> None:
+        while self._shared.live:
+            handles = tuple(self._shared.live)
+            for handle in handles:
+                handle.cancel(reason)
+            for handle in handles:
+                await handle._execution.settled()
+
+
+async def _first_failure(handles: list[JobHandle[Any]]) -> None:
+    """Until all have ended, or one has failed: then its error is raised."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(handles)
+
+    def ended(handle: JobHandle[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if done.done():
+            return
+        error = handle.exception()
+        if error is not None:
+            done.set_exception(error)
+        elif not left:
+            done.set_result(None)
+
+    if handles:
+        check_may_wait_for(handles[0].name)
+        for handle in handles:
+            handle._execution.on_done(lambda handle=handle: ended(handle))  # type: ignore[misc]
+        await done
+
+
+async def _stop_all(handles: Iterable[JobHandle[Any]]) -> None:
+    """Stop what still runs, and wait for its end even where the waiting task is being cancelled."""
+    running = [handle for handle in handles if not handle.done]
+    for handle in running:
+        handle.cancel()
+    for handle in running:
+        await uncancelled(handle._execution.settled())

@@ -1,0 +1,167 @@
+"""The desk where a job's models are chosen, sized and handed out: catalog, picker, estimates, pools, clients.
+
+A provider's class is imported when one of its models is first looked at, its client is built when it is first used, and
+one client per entry serves every job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from interlock.catalog import Catalog
+from interlock.catalog.limits import output_limit
+from interlock.catalog.picker import DefaultPicker, Picker, Situation, bind
+from interlock.catalog.spec import ModelBinding, ModelSpec
+from interlock.catalog.tokens import TokenEstimator, estimate_text
+from interlock.catalog.words import Kind, OutputSize
+from interlock.clients.environment import ClientEnvironment
+from interlock.clients.registry import provider_class
+from interlock.errors import ConfigurationError, CredentialError
+
+if TYPE_CHECKING:
+    from interlock.admission import Admission, Clock, Pool
+    from interlock.catalog import ModelEntry
+    from interlock.credentials import Chain
+
+#: Seconds for which an answer to "can this be called" is believed.
+BELIEVED_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What every client is built with beside its provider's settings."""
+
+    credentials: Chain
+    clock: Clock
+    wall: Callable[[], datetime]
+    jitter: Callable[[], float]
+    keep_text: bool
+
+
+class ModelDesk:
+    """One per Runtime."""
+
+    def __init__(
+        self, catalog: Catalog, surroundings: Surroundings, admission: Admission, picker: Picker | None = None
+    ) -> None:
+        self.catalog, self.estimator = catalog, TokenEstimator()
+        self._surroundings, self._admission = surroundings, admission
+        self._picker: Picker = picker or DefaultPicker()
+        self._said_once: set[tuple[str, str]] = set()
+        self._believed: dict[str, tuple[float, str | None]] = {}
+        self._clients: dict[str, tuple[ModelEntry, Any]] = {}
+        self._retired: list[Any] = []
+        self._guard: Any = None
+
+    # Choosing.
+
+    def bind(
+        self,
+        spec: ModelSpec,
+        raw_tokens: int,
+        *,
+        exact: bool = False,
+        calls: int = 1,
+        at_ceiling: bool = False,
+    ) -> ModelBinding:
+        """The entry and the sizes. `raw_tokens` is an estimate to be corrected per model, unless it is `exact`;
+        `at_ceiling` gives the answer all the room the model has, whatever the spec says."""
+        asked = replace(spec, max_output_tokens=None, output=OutputSize.MAX) if at_ceiling else spec
+        situation = Situation(catalog=self.catalog, callable=self._cannot_be_called, said_once=self._said_once)
+        binding = bind(
+            asked, catalog=self.catalog, picker=self._picker, situation=situation, input_tokens=raw_tokens, calls=calls
+        )
+        if spec.kind is Kind.EMBEDDINGS:
+            self._admit_embedding(binding.entry, spec)
+        if not exact:
+            binding = self._corrected(binding, raw_tokens)
+        return replace(binding, spec=spec) if asked is not spec else binding
+
+    def bind_texts(self, spec: ModelSpec, texts: Sequence[str]) -> ModelBinding:
+        """An embedding model for these texts: as many calls as its caps make of them, each as large as the largest."""
+        from interlock.embeddings.packing import plan_requests
+
+        binding = self.bind(spec, max((estimate_text(text) for text in texts), default=0), exact=True)
+        entry = binding.entry
+        largest: int | None = getattr(provider_class(entry.provider), "MAX_REQUEST_BYTES", None)
+        packing = plan_requests(
+            entry, texts, count=lambda text: self.estimator.estimate(entry.id, text), max_bytes=largest
+        )
+        return replace(binding, input_tokens=packing.largest_tokens, calls=max(packing.calls, 1))
+
+    def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
+        entry = binding.entry
+        tokens = self.estimator.corrected(entry.id, raw_tokens)
+        if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
+            return replace(binding, input_tokens=tokens)
+        output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
+        thinking = (
+            binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
+        )
+        return replace(binding, input_tokens=tokens, output_tokens=output, thinking_tokens=thinking)
+
+    def _admit_embedding(self, entry: ModelEntry, spec: ModelSpec) -> None:
+        from interlock.embeddings.guard import EmbeddingModelGuard
+
+        self._guard = self._guard or EmbeddingModelGuard()
+        self._guard.admit(entry, spec)
+
+    def _cannot_be_called(self, entry: ModelEntry) -> str | None:
+        now = self._surroundings.clock.now()
+        known = self._believed.get(entry.id)
+        if known is not None and now < known[0]:
+            return known[1]
+        reason = self._reason(entry)
+        self._believed[entry.id] = (now + BELIEVED_S, reason)
+        return reason
+
+    def _reason(self, entry: ModelEntry) -> str | None:
+        try:
+            class_ = provider_class(entry.provider)
+            credential = entry.credential or self.catalog.provider(entry.provider).credential
+            if credential is not None:
+                shape = getattr(class_, "CREDENTIAL", None)
+                given = () if shape is None else (shape,)
+                self._surroundings.credentials.get(credential, *given)
+        except (ConfigurationError, CredentialError) as error:
+            return str(error)
+        return None
+
+    # Handing out.
+
+    def pool(self, entry: ModelEntry) -> Pool:
+        return self._admission.pool(*self.catalog.limits_of(entry))
+
+    def client(self, entry: ModelEntry) -> Any:
+        """The provider's client for an entry: the template, not yet bound to a reservation."""
+        known = self._clients.get(entry.id)
+        if known is not None and known[0] is entry:
+            return known[1]
+        if known is not None:
+            self._retired.append(known[1])
+        client = provider_class(entry.provider)(entry, self._environment(entry))
+        self._clients[entry.id] = (entry, client)
+        return client
+
+    def _environment(self, entry: ModelEntry) -> ClientEnvironment:
+        around = self._surroundings
+        return ClientEnvironment(
+            settings=self.catalog.provider(entry.provider),
+            credentials=around.credentials,
+            redactor=around.credentials.redactor,
+            clock=around.clock,
+            wall=around.wall,
+            jitter=around.jitter,
+            estimator=self.estimator,
+            keep_text=around.keep_text,
+            embedding_width=self.catalog.embedding_width,
+        )
+
+    async def aclose(self) -> None:
+        clients = [client for _, client in self._clients.values()] + self._retired
+        self._clients, self._retired = {}, []
+        for client in clients:
+            await client.aclose()

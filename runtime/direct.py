@@ -1,0 +1,107 @@
+"""`runtime.llm(Grade.SMALL).single_response("Say hello.")`: one call without a pipeline. Each is a job of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from interlock.catalog.spec import ModelSpec
+from interlock.catalog.words import Grade
+from interlock.clients.conversation import Conversation
+from interlock.clients.options import NO_OPTIONS, CallOptions, StreamingMode
+from interlock.embeddings.purpose import EmbeddingPurpose
+
+from .calls import CallSettings, LLMCall, LLMCallSettings, StreamedCall, WholeResponse
+from .job import Job
+from .model_calls import DecisionCall, EmbeddingCall
+from .streaming import CallStream, Sink
+
+if TYPE_CHECKING:
+    from interlock.clients.response import LLMResponse
+    from interlock.decisions import DecisionRequest, DecisionResponse
+    from interlock.decisions.questions import Question
+    from interlock.embeddings.response import EmbeddingsResponse
+
+    from .handle import JobHandle
+
+R = TypeVar("R")
+
+
+class _Runs(Protocol):
+    async def run(self, job: Job[R]) -> R: ...
+
+    def submit(self, job: Job[R]) -> JobHandle[R]: ...
+
+
+class DirectLLM:
+    """An LLMClient whose every call is admitted, recorded and settled by itself."""
+
+    def __init__(self, runtime: _Runs, model: ModelSpec | Grade | str, settings: CallSettings) -> None:
+        self._runtime, self._model, self._settings = runtime, model, settings
+
+    async def single_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+    ) -> LLMResponse:
+        """Ask once and return the whole answer. With `response_model` its `.parsed` is an instance of it."""
+        return await self._runtime.run(WholeResponse(self._call(conversation, options, response_model)))
+
+    def stream_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+        mode: StreamingMode = StreamingMode.LIVE,
+    ) -> CallStream:
+        """`async with runtime.llm(...).stream_response(...) as pieces`."""
+        call, sink = self._call(conversation, options, response_model), Sink()
+        return CallStream(lambda: self._runtime.submit(StreamedCall(call, sink, mode)), sink)
+
+    def get_upstream_retries(self) -> int:
+        return int(self._settings.get("upstream_retries", LLMCall.upstream_retries))
+
+    def _call(
+        self, conversation: Conversation | str, options: CallOptions | None, response_model: type[Any] | None
+    ) -> LLMCall[Any]:
+        settings: LLMCallSettings = {**self._settings, "model": self._model}
+        call: LLMCall[Any] = LLMCall(conversation, response_model=response_model, **settings)
+        return call if options is None or options == NO_OPTIONS else call.with_options(options)
+
+    singleResponse = single_response
+    streamResponse = stream_response
+    getUpstreamRetries = get_upstream_retries
+
+
+class DirectEmbeddings:
+    """An EmbeddingsClient, likewise."""
+
+    def __init__(self, runtime: _Runs, model: ModelSpec | str | None) -> None:
+        self._runtime, self._model = runtime, model
+
+    async def embed(
+        self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+    ) -> EmbeddingsResponse:
+        return await self.embed_batch((text,), purpose, truncate=truncate)
+
+    async def embed_batch(
+        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+    ) -> EmbeddingsResponse:
+        return await self._runtime.run(EmbeddingCall(texts, model=self._model, purpose=purpose, truncate=truncate))
+
+    embedBatch = embed_batch
+
+
+class DirectDecisions:
+    """A DecisionClient, likewise."""
+
+    def __init__(self, runtime: _Runs, model: ModelSpec | str | None) -> None:
+        self._runtime, self._model = runtime, model
+
+    async def decide(
+        self, state: DecisionRequest | Any, questions: Mapping[str, Question] | None = None
+    ) -> DecisionResponse:
+        return await self._runtime.run(DecisionCall(state, questions, model=self._model))

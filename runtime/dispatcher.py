@@ -1,0 +1,232 @@
+"""The dispatcher: one per open Runtime. It takes jobs in and gives their executions what they need of the outside.
+
+submit → bind → price → spend gate → the line → grant → run → settle → record → commit → release → deliver: the order of
+these is in `Execution`; what each of them means is behind one method here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from interlock.admission import CallCharge, DatabaseGate, Demand
+from interlock.errors import ConfigurationError, InterlockError
+
+from .attempt import run_attempt
+from .execution import Execution
+from .handle import JobHandle
+from .job import Job
+from .pipeline_job import PipelineJob
+from .prepared import Prepared, worst_price
+from .requirements import JobRequirements
+from .resources import Attempt, JobResources, Surrounding
+from .runs import Run
+from .statistics import Counts
+
+if TYPE_CHECKING:
+    from interlock.admission import Admission, Clock, Reservation, SpendGate, SpendHold
+    from interlock.catalog.spec import ModelSpec
+
+    from .desk import ModelDesk
+    from .settings import RuntimeSettings
+    from .store.book import Book
+
+R = TypeVar("R")
+
+log = logging.getLogger("interlock.runtime")
+
+
+class Dispatcher:
+    """Everything jobs share."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        *,
+        clock: Clock,
+        wall: Callable[[], datetime],
+        rng: random.Random,
+        admission: Admission,
+        spending: SpendGate,
+        desk: ModelDesk,
+        book: Book,
+    ) -> None:
+        self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
+        self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
+        self.counts = Counts()
+        self.jitter = rng.random
+        self.live: set[Execution[Any]] = set()
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="interlock-job")
+        self._databases = {provider.name: provider for provider in settings.databases}
+        self._gates = {
+            provider.name: admission.account(DatabaseGate(provider.name, provider.max_concurrent))
+            for provider in settings.databases
+        }
+        self._accounts = {account.name: admission.account(account) for account in settings.accounts}
+        self._warned: set[tuple[str, str]] = set()
+        self._around = Surrounding(
+            client=desk.client,
+            book=book,
+            catalog_version=lambda: desk.catalog.version,
+            strict=settings.strict_declarations,
+            warn_once=self._warn_once,
+            recorded=self.counts.add,
+        )
+
+    def new_id(self) -> str:
+        return UUID(int=self.rng.getrandbits(128), version=4).hex
+
+    def submit(
+        self,
+        job: Job[R],
+        run: Run,
+        *,
+        step_id: str | None = None,
+        priority: int | None = None,
+        workflow: str | None = None,
+        after: Sequence[JobHandle[Any]] = (),
+        tolerate_failures: bool = False,
+    ) -> JobHandle[R]:
+        """Take a job in. What is wrong with it is raised where its handle is awaited, never here."""
+        self._check_open(job)
+        execution = Execution(
+            self,
+            job,
+            run,
+            id=self.new_id(),
+            step_id=step_id,
+            priority=(job.priority or run.priority) if priority is None else priority,
+            workflow=workflow or job.workflow or run.workflow,
+        )
+        self.live.add(execution)
+        self.counts.submitted += 1
+        execution.start(after, tolerate_failures)
+        return JobHandle(execution)
+
+    def _check_open(self, job: object) -> None:
+        if not isinstance(job, Job):
+            raise TypeError(
+                f"a job was expected, not {type(job).__name__}: a pipeline is called first, as in run(triage(ticket))"
+            )
+        if self._closed:
+            raise InterlockError("the Runtime is closed")
+        if asyncio.get_running_loop() is not self._loop:
+            raise InterlockError("the Runtime is open on another event loop: use it from there, or open one here")
+
+    # What an execution asks for, in the order it asks.
+
+    def prepare(self, execution: Execution[Any], at_ceiling: frozenset[ModelSpec]) -> Prepared:
+        """The job's needs, bound, priced and put together as one demand."""
+        if isinstance(execution.job, PipelineJob):
+            return Prepared(None)
+        needs = JobRequirements(self.desk, self._databases, self._accounts, at_ceiling=at_ceiling)
+        execution.job.requirements(needs)
+        bindings = tuple(needs.bindings)
+        ask, currency = worst_price(bindings) if execution.run.caps and bindings else (Decimal(0), "USD")
+        demand = self._demand(execution, needs)
+        return Prepared(demand, bindings, tuple(needs.databases), ask, currency)
+
+    def _demand(self, execution: Execution[Any], needs: JobRequirements) -> Demand | None:
+        calls = tuple(
+            CallCharge(
+                key=binding.spec,
+                pool=self.desk.pool(binding.entry),
+                accounting=binding.entry.accounting,
+                input_tokens=binding.input_tokens,
+                output_tokens=binding.output_tokens,
+                count=binding.calls,
+            )
+            for binding in needs.bindings
+        )
+        held = tuple((self._gates[need.provider.name], 1) for need in needs.databases) + tuple(needs.accounts)
+        if not calls and not held:
+            return None
+        job = execution.job
+        return Demand(
+            calls=calls,
+            held=held,
+            workflow=execution.workflow,
+            priority=execution.priority,
+            max_wait_s=job.max_wait_s,
+            overflow=job.overflow,
+            label=execution.name,
+        )
+
+    def ask_to_spend(
+        self, run: Run, prepared: Prepared, granted: Callable[[SpendHold], None], refused: Callable[[Exception], None]
+    ) -> SpendHold:
+        return self.spending.submit(run.caps, prepared.ask, prepared.currency, granted, refused)
+
+    def settle_spending(self, hold: SpendHold, resources: Any) -> None:
+        """What the attempt cost, or everything it asked for where a request of it has no known cost."""
+        spent = resources.spent if resources is not None else None
+        if spent is None or not spent.requests:
+            hold.release()
+        else:
+            hold.settle(spent.cost)
+
+    def resources_for(
+        self, execution: Execution[Any], prepared: Prepared | None, reservation: Reservation | None
+    ) -> Any:
+        job = execution.job
+        if isinstance(job, PipelineJob):
+            return job.context(self, execution)
+        assert prepared is not None
+        attempt = Attempt(
+            job_id=execution.id,
+            job=execution.name,
+            run_id=execution.run.run_id,
+            step_id=execution.step_id,
+            workflow=execution.workflow,
+            number=execution.attempt,
+            total=execution.spent,
+        )
+        return JobResources(attempt, self._around, prepared, reservation)
+
+    def attempt(self, execution: Execution[Any], resources: Any) -> Coroutine[Any, Any, None]:
+        return run_attempt(execution, resources, self._threads)
+
+    def ended(self, execution: Execution[Any]) -> None:
+        self.live.discard(execution)
+        self.counts.end(execution.state)
+
+    def _warn_once(self, job: str, message: str) -> None:
+        key = (job, "undeclared")
+        if key not in self._warned:
+            self._warned.add(key)
+            log.warning("%s; it is charged as debt and recorded as undeclared (said once)", message)
+
+    # The end.
+
+    async def drain(self) -> None:
+        """Until every job has ended."""
+        while self.live:
+            await next(iter(self.live)).settled()
+
+    async def cancel_all(self) -> None:
+        """Stop every job, and wait until each has given back what it holds."""
+        self._closed = True
+        for execution in list(self.live):
+            execution.cancel("the Runtime was closed")
+        await self.drain()
+
+    async def close(self) -> None:
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self.desk.aclose()
+        await self.book.close()
+
+
+def check_unique(names: Sequence[str], what: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"there are two {what} named {twice!r} in RuntimeSettings")

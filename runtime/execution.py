@@ -1,0 +1,427 @@
+"""One job's life, from submission to delivery, as a state machine that is driven by calls.
+
+Until the grant it owns no Task and no Future: its demand carries a callback. What it decides with is pure (`state`,
+`retry`); what it needs of the outside it asks the `Dispatcher` for. Every path ends in `_end`, exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from interlock.errors import (
+    AdmissionTimeoutError,
+    DependencyFailedError,
+    InterlockError,
+    JobCancelledError,
+    JobTimeoutError,
+    NeverFitsError,
+    OutputTruncatedError,
+    RateLimitedError,
+    UpstreamError,
+)
+
+from .current import CURRENT, check_may_wait_for
+from .job import Job, job_name
+from .retry import decide_rerun
+from .spent import Spent
+from .state import JobState, move
+
+if TYPE_CHECKING:
+    from interlock.admission import Explanation, Reservation, SpendHold, Ticket, Timer, Waiting
+    from interlock.catalog import ModelSpec
+
+    from .dispatcher import Dispatcher
+    from .handle import JobHandle
+    from .prepared import Prepared
+    from .runs import Run
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """How an attempt, or the job, ended: a value or an error."""
+
+    value: R | None = None
+    error: BaseException | None = None
+
+
+class Execution(Generic[R]):
+    """A submitted job. Only the Dispatcher makes one."""
+
+    __slots__ = (
+        "_blocked_by",
+        "_dispatcher",
+        "_futures",
+        "_hold",
+        "_listeners",
+        "_outcome",
+        "_prepared",
+        "_raised",
+        "_ran_s",
+        "_reservation",
+        "_resources",
+        "_retries",
+        "_stop",
+        "_task",
+        "_ticket",
+        "_timer",
+        "_tolerant",
+        "_upstream_error",
+        "_waiting",
+        "attempt",
+        "attempt_outcome",
+        "id",
+        "job",
+        "name",
+        "priority",
+        "run",
+        "spent",
+        "started_s",
+        "state",
+        "step_id",
+        "workflow",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        job: Job[R],
+        run: Run,
+        *,
+        id: str,
+        step_id: str | None,
+        priority: int,
+        workflow: str,
+    ) -> None:
+        self._dispatcher, self.job, self.run = dispatcher, job, run
+        self.id, self.name, self.step_id, self.priority, self.workflow = id, job_name(job), step_id, priority, workflow
+        self.state, self.attempt, self.spent, self.started_s = JobState.CREATED, 0, Spent(), 0.0
+        self.attempt_outcome: Outcome[R] | None = None
+        self._outcome: Outcome[R] | None = None
+        self._futures: list[asyncio.Future[None]] | None = None
+        self._listeners: list[Callable[[], None]] | None = None
+        self._blocked_by, self._tolerant = 0, False
+        self._prepared: Prepared | None = None
+        self._hold: SpendHold | None = None
+        self._waiting: Waiting | None = None
+        self._reservation: Reservation | None = None
+        self._ticket: Ticket | None = None
+        self._resources: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        self._stop: InterlockError | None = None
+        self._retries, self._ran_s = 0, 0.0
+        self._raised: frozenset[ModelSpec] = frozenset()
+        self._upstream_error: UpstreamError | None = None
+
+    # Looked at from outside.
+
+    @property
+    def holds(self) -> str:
+        """What it holds, in words; empty for nothing."""
+        if self._reservation is None or self._prepared is None:
+            return ""
+        return self._prepared.described
+
+    def explain(self) -> Explanation | None:
+        return None if self._waiting is None else self._dispatcher.admission.explain(self._waiting)
+
+    def result(self) -> R:
+        if self._outcome is None:
+            raise RuntimeError(f"job {self.name} is not done: it is {self.state}")
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return self._outcome.value  # type: ignore[return-value]
+
+    def exception(self) -> BaseException | None:
+        if self._outcome is None:
+            raise RuntimeError(f"job {self.name} is not done: it is {self.state}")
+        return self._outcome.error
+
+    def on_done(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at the end; at once if that has been."""
+        if self._outcome is not None:
+            listener()
+            return
+        self._listeners = self._listeners or []
+        self._listeners.append(listener)
+
+    async def wait(self) -> R:
+        """The result. A job that holds something must not wait for another: JobDeadlockError."""
+        if self._outcome is None:
+            check_may_wait_for(self.name)
+            await self.settled()
+        return self.result()
+
+    async def settled(self) -> None:
+        """Until the end, however it ends."""
+        if self._outcome is not None:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures = self._futures or []
+        self._futures.append(future)
+        try:
+            await future
+        finally:
+            if self._futures is not None and not future.done():
+                self._futures.remove(future)
+
+    # Entering: dependencies, needs, the cap, the line.
+
+    def start(self, after: Sequence[JobHandle[Any]], tolerant: bool) -> None:
+        pending = [handle._execution for handle in after]
+        self._tolerant = tolerant
+        if not pending:
+            self._prepare()
+            return
+        self._move(JobState.BLOCKED)
+        self._blocked_by = len(pending)
+        for execution in pending:
+            execution.on_done(lambda other=execution: self._dependency_done(other))  # type: ignore[misc]
+
+    def _dependency_done(self, other: Execution[Any]) -> None:
+        if self.state is not JobState.BLOCKED:
+            return
+        self._blocked_by -= 1
+        failure = other.exception()
+        if failure is not None and not self._tolerant:
+            error = DependencyFailedError(f"job {self.name} was not run: {other.name}, named in after=, {other.state}")
+            error.__cause__ = failure
+            self._end(JobState.FAILED, Outcome(error=error))
+        elif not self._blocked_by:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        self._move(JobState.PREPARING)
+        self._timer = None
+        self.attempt += 1
+        try:
+            self._prepared = prepared = self._dispatcher.prepare(self, self._raised)
+            if prepared.ask:
+                self._move(JobState.SPENDING)
+                self._hold = self._dispatcher.ask_to_spend(self.run, prepared, self._may_spend, self._refused)
+            else:
+                self._may_spend()
+        except Exception as error:
+            self._refused(error)
+
+    def _may_spend(self, _hold: SpendHold | None = None) -> None:
+        prepared = self._prepared
+        if self.state.done or prepared is None:
+            return
+        if prepared.demand is None:
+            self._launch(None)
+            return
+        self._move(JobState.WAITING)
+        try:
+            self._waiting = self._dispatcher.admission.submit(
+                prepared.demand, self._granted, self._refused, ticket=self._ticket
+            )
+        except InterlockError as error:
+            self._refused(error)
+
+    def _refused(self, error: Exception) -> None:
+        if self.state.done:
+            return
+        self._waiting = None
+        before = self._upstream_error
+        late = isinstance(error, AdmissionTimeoutError) and isinstance(before, RateLimitedError)
+        large = isinstance(error, NeverFitsError) and isinstance(before, OutputTruncatedError)
+        if before is not None and (late or large):
+            # It cannot come back: in time, or as large as the answer needs. What the provider said is the reason.
+            before.__cause__ = error
+            error = before
+        self._fail(error)
+
+    def _granted(self, reservation: Reservation) -> None:
+        self._waiting = None
+        if self.state is not JobState.WAITING:
+            reservation.release()  # cancelled in the very turn it was granted
+            return
+        self._launch(reservation)
+
+    # Running.
+
+    def _launch(self, reservation: Reservation | None) -> None:
+        self._move(JobState.RUNNING)
+        self.attempt_outcome = None
+        self._reservation = reservation
+        if reservation is not None:
+            self._ticket = reservation.ticket
+        dispatcher = self._dispatcher
+        self.started_s = dispatcher.clock.now()
+        try:
+            self._resources = dispatcher.resources_for(self, self._prepared, reservation)
+        except Exception as error:
+            self.attempt_outcome = Outcome(error=error)
+            self._attempt_over(None)
+            return
+        timeout_s = self.job.timeout_s
+        if timeout_s is not None:
+            left_s = max(timeout_s - self._ran_s, 0.0)
+            self._timer = dispatcher.clock.call_at(self.started_s + left_s, self._timed_out)
+        context = copy_context()
+        context.run(CURRENT.set, self)
+        work: Coroutine[Any, Any, None] = dispatcher.attempt(self, self._resources)
+        self._task = asyncio.get_running_loop().create_task(work, context=context)
+        self._task.add_done_callback(self._attempt_over)
+
+    def _attempt_over(self, task: asyncio.Task[None] | None) -> None:
+        outcome = self.attempt_outcome
+        if task is not None and not task.cancelled():
+            error = task.exception()
+            if outcome is None:
+                outcome = Outcome(error=error or RuntimeError("the attempt ended without a word"))
+        if outcome is None:  # cancelled before its first step: nothing was opened
+            outcome = Outcome(error=asyncio.CancelledError())
+        self._give_back()
+        if outcome.error is None:
+            self._end(JobState.SUCCEEDED, outcome)
+        elif self._stop is not None:
+            self._stopped(self._stop)
+        elif isinstance(outcome.error, asyncio.CancelledError):
+            self._stopped(JobCancelledError(f"job {self.name} was cancelled from within"))
+        else:
+            self._attempt_failed(outcome.error)
+
+    def _give_back(self) -> None:
+        """Everything the attempt held, in the order of RULES: after the commit, before the delivery."""
+        dispatcher = self._dispatcher
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._ran_s += dispatcher.clock.now() - self.started_s
+        resources, self._resources, self._task = self._resources, None, None
+        if self._reservation is not None:
+            self._reservation.release()
+            self._reservation = None
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            dispatcher.settle_spending(hold, resources)
+
+    # After a failure.
+
+    def _attempt_failed(self, error: BaseException) -> None:
+        if isinstance(error, UpstreamError):
+            self._upstream_error = error
+        try:
+            again = self.job.asked_again(error)
+        except Exception as wrong:
+            self._fail(wrong)
+            return
+        if again is not None:
+            self.job = again
+            self._back_off(0.0)
+        elif isinstance(error, OutputTruncatedError) and self._raise_limit(error):
+            self._back_off(0.0)
+        else:
+            rerun = decide_rerun(
+                error,
+                retries_used=self._retries,
+                retries_allowed=self.job.upstream_retries,
+                jitter=self._dispatcher.jitter(),
+            )
+            if rerun is None:
+                self._fail(error)
+                return
+            self._retries += rerun.counted
+            self._dispatcher.counts.reruns += 1
+            self._back_off(rerun.delay_s)
+
+    def _raise_limit(self, error: OutputTruncatedError) -> bool:
+        """Whether the requirement that was cut off is run once more at its model's ceiling."""
+        assert self._prepared is not None
+        specs = self._prepared.raisable(error) - self._raised
+        self._raised |= specs
+        return bool(specs)
+
+    def _back_off(self, delay_s: float) -> None:
+        self._prepared = None
+        if delay_s <= 0:
+            self._prepare()
+            return
+        self._move(JobState.BACKING_OFF)
+        clock = self._dispatcher.clock
+        self._timer = clock.call_at(clock.now() + delay_s, self._prepare)
+
+    # Stopping.
+
+    def cancel(self, reason: str = "") -> bool:
+        if self.state.done:
+            return False
+        self._ask_to_stop(JobCancelledError(f"job {self.name} was cancelled{reason and ': ' + reason}"))
+        return True
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        timeout_s = self.job.timeout_s
+        self._ask_to_stop(JobTimeoutError(f"job {self.name} ran longer than {timeout_s:g} s", timeout_s=timeout_s))
+
+    def _ask_to_stop(self, error: InterlockError) -> None:
+        """The first step. What does not run is gone at once; what runs has its resources closed and a grace period."""
+        if self.state is JobState.STOPPING:
+            return
+        if self.state is not JobState.RUNNING:
+            self._leave_the_queues()
+            self._stopped(error)
+            return
+        if self._resources.settling:
+            return  # its transaction is being committed: too late to stop
+        self._stop = error
+        self._move(JobState.STOPPING)
+        if self._timer is not None:
+            self._timer.cancel()
+        clock = self._dispatcher.clock
+        grace_s = self._dispatcher.settings.grace_s(self.job.timeout_s)
+        self._timer = clock.call_at(clock.now() + grace_s, self.stop_hard)
+        self._resources.stop(error)
+
+    def stop_hard(self) -> None:
+        """The second step."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _leave_the_queues(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._dispatcher.admission.cancel(waiting)
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
+
+    # The end.
+
+    def _stopped(self, error: InterlockError) -> None:
+        state = JobState.CANCELLED if isinstance(error, JobCancelledError) else JobState.FAILED
+        self._end(state, Outcome(error=error))
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, UpstreamError) and self.spent.requests:
+            error.attempts = self.spent.requests
+            error.usage = self.spent.usage
+        self._end(JobState.FAILED, Outcome(error=error))
+
+    def _end(self, state: JobState, outcome: Outcome[R]) -> None:
+        self._leave_the_queues()
+        self._move(state)
+        self._outcome = outcome
+        self._prepared = None
+        self._dispatcher.ended(self)
+        futures, self._futures = self._futures, None
+        for future in futures or ():
+            if not future.done():
+                future.set_result(None)  # a wake-up: the result is read from here
+        listeners, self._listeners = self._listeners, None
+        for listener in listeners or ():
+            listener()
+
+    def _move(self, to: JobState) -> None:
+        self.state = move(self.state, to)

@@ -1,0 +1,127 @@
+"""The clients a job is given, each call of them interruptible when the job is asked to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from interlock.clients.conversation import Conversation
+from interlock.clients.options import CallOptions, StreamingMode
+from interlock.embeddings.purpose import EmbeddingPurpose
+
+from .stopper import Stopper
+
+if TYPE_CHECKING:
+    from interlock.clients.client import LLMClient
+    from interlock.clients.response import LLMResponse, Piece
+    from interlock.clients.stream import ResponseStream
+    from interlock.decisions import DecisionClient, DecisionRequest, DecisionResponse
+    from interlock.embeddings import EmbeddingsClient, EmbeddingsResponse
+
+
+class GuardedLLMClient:
+    __slots__ = ("_inner", "_stopper")
+
+    def __init__(self, inner: LLMClient, stopper: Stopper) -> None:
+        self._inner, self._stopper = inner, stopper
+
+    async def single_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+    ) -> LLMResponse:
+        return await self._stopper.run(
+            self._inner.single_response(conversation, options=options, response_model=response_model)
+        )
+
+    def stream_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+        mode: StreamingMode = StreamingMode.LIVE,
+    ) -> Any:
+        self._stopper.check()
+        inner = self._inner.stream_response(conversation, options=options, response_model=response_model, mode=mode)
+        return GuardedStream(inner, self._stopper)
+
+    def get_upstream_retries(self) -> int:
+        return self._inner.get_upstream_retries()
+
+    singleResponse = single_response
+    streamResponse = stream_response
+    getUpstreamRetries = get_upstream_retries
+
+
+class GuardedStream:
+    """A ResponseStream that can be interrupted between two pieces. Closing it is never refused."""
+
+    __slots__ = ("_inner", "_stopper")
+
+    def __init__(self, inner: ResponseStream, stopper: Stopper) -> None:
+        self._inner, self._stopper = inner, stopper
+
+    async def __aenter__(self) -> GuardedStream:
+        await self._stopper.run(self._inner.__aenter__())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> GuardedStream:
+        return self
+
+    async def __anext__(self) -> Piece:
+        return await self._stopper.run(self._inner.__anext__())
+
+    @property
+    def response(self) -> LLMResponse:
+        """The whole answer, once the stream has ended."""
+        return self._inner.response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class GuardedEmbeddingsClient:
+    __slots__ = ("_inner", "_stopper")
+
+    def __init__(self, inner: EmbeddingsClient, stopper: Stopper) -> None:
+        self._inner, self._stopper = inner, stopper
+
+    async def embed(
+        self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+    ) -> EmbeddingsResponse:
+        return await self._stopper.run(self._inner.embed(text, purpose, truncate=truncate))
+
+    async def embed_batch(
+        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+    ) -> EmbeddingsResponse:
+        return await self._stopper.run(self._inner.embed_batch(texts, purpose, truncate=truncate))
+
+    def get_upstream_retries(self) -> int:
+        return self._inner.get_upstream_retries()
+
+    embedBatch = embed_batch
+    getUpstreamRetries = get_upstream_retries
+
+
+class GuardedDecisionClient:
+    __slots__ = ("_inner", "_stopper")
+
+    def __init__(self, inner: DecisionClient, stopper: Stopper) -> None:
+        self._inner, self._stopper = inner, stopper
+
+    async def decide(self, request: DecisionRequest) -> DecisionResponse:
+        return await self._stopper.run(self._inner.decide(request))
+
+    def get_upstream_retries(self) -> int:
+        return self._inner.get_upstream_retries()
+
+    getUpstreamRetries = get_upstream_retries

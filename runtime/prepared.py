@@ -1,0 +1,69 @@
+"""What one attempt of a job was declared to need: bound, priced, ready for the line. Small, since it waits there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from interlock.catalog.pricing import worst_cost
+from interlock.errors import ConfigurationError, OutputTruncatedError, UnpricedModelError
+
+if TYPE_CHECKING:
+    from interlock.admission import Demand
+    from interlock.catalog import ModelBinding, ModelSpec
+
+    from .database import DatabaseNeed
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`demand` None: nothing is needed. `ask` is the worst price in `currency`, 0 where no cap asks for it."""
+
+    demand: Demand | None
+    bindings: tuple[ModelBinding, ...] = ()
+    databases: tuple[DatabaseNeed, ...] = ()
+    ask: Decimal = Decimal(0)
+    currency: str = "USD"
+
+    @property
+    def described(self) -> str:
+        """What is held, in words."""
+        if self.demand is None:
+            return ""
+        names = [f"a call of {binding.entry.id}" for binding in self.bindings]
+        names += [account.name for account, _ in self.demand.held]
+        return " and ".join(names)
+
+    def raisable(self, error: OutputTruncatedError) -> frozenset[ModelSpec]:
+        """The requirements that a cut-off answer came from and that leave its model room for more."""
+        return frozenset(
+            binding.spec
+            for binding in self.bindings
+            if binding.entry.id == error.model
+            and (binding.entry.max_output_tokens is None or binding.output_tokens < binding.entry.max_output_tokens)
+        )
+
+
+def worst_price(bindings: tuple[ModelBinding, ...]) -> tuple[Decimal, str]:
+    """What these calls can cost at most, and in which currency. Raises UnpricedModelError before anything is sent."""
+    total, currency = Decimal(0), ""
+    for binding in bindings:
+        entry = binding.entry
+        price = worst_cost(entry.prices, binding.input_tokens, binding.output_tokens)
+        if price is None or entry.prices is None:
+            raise UnpricedModelError(
+                f"{entry.id} has no price in the catalog, so the cost cap could not be kept: give it prices, or run"
+                " without a cap",
+                model=entry.id,
+                provider=entry.provider,
+                sent=False,
+            )
+        if price and currency not in ("", entry.prices.currency):
+            raise ConfigurationError(
+                f"under a cost cap one job cannot be priced in two currencies: {currency} and {entry.prices.currency}"
+                f" ({entry.id})"
+            )
+        currency = entry.prices.currency if price else currency
+        total += price * binding.calls
+    return total, currency or "USD"

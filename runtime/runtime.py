@@ -1,0 +1,285 @@
+"""Runtime: where jobs are run. It opens the catalog, the accounts and the store, and closes what it opened."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import Unpack
+
+from interlock.admission import Admission, Cap, SpendGate, SystemClock
+from interlock.catalog import Catalog
+from interlock.catalog.pricing import parse_cap
+from interlock.catalog.spec import ModelSpec
+from interlock.catalog.words import Grade
+from interlock.credentials import Chain
+from interlock.errors import ConfigurationError, InterlockError
+
+from .calls import CallSettings
+from .desk import ModelDesk, Surroundings
+from .direct import DirectDecisions, DirectEmbeddings, DirectLLM
+from .dispatcher import Dispatcher, check_unique
+from .handle import JobHandle
+from .job import Job, job_name
+from .pipeline_job import PipelineJob
+from .runs import Run
+from .settings import RuntimeSettings
+from .statistics import RuntimeStatistics
+from .store.book import Book, MemoryBook
+from .store.rows import CallRow, RunRow
+from .uncancelled import uncancelled
+
+if TYPE_CHECKING:
+    from interlock.admission import Explanation
+
+R = TypeVar("R")
+
+#: The name of the cost cap of a whole Runtime.
+DEPLOYMENT = "deployment"
+
+
+class Runtime:
+    """`async with Runtime(RuntimeSettings(...)) as runtime`. Open it once per process and event loop.
+
+    Leaving the block waits for what was submitted; leaving it with an exception (Ctrl-C, a cancelled task) stops that
+    first. A Runtime that was closed may be opened again.
+    """
+
+    def __init__(self, settings: RuntimeSettings | None = None) -> None:
+        self.settings = settings or RuntimeSettings()
+        self._dispatcher: Dispatcher | None = None
+        self._active_runs: set[str] = set()
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Runtime:
+        """Raises CatalogError, ConfigurationError or StoreError; nothing is left open then."""
+        if self._dispatcher is not None:
+            raise InterlockError("the Runtime is open already")
+        settings = self.settings
+        check_unique([provider.name for provider in settings.databases], "databases")
+        check_unique([account.name for account in settings.accounts], "accounts")
+        cap = None if settings.cost_cap is None else parse_cap(settings.cost_cap)
+        clock = settings.clock or SystemClock()
+        wall = settings.wall or _utc_now
+        rng = random.Random(settings.seed)
+        credentials = settings.credentials or Chain.default()
+        admission = Admission(clock, jitter=rng.random)
+        desk = ModelDesk(
+            _catalog(settings),
+            Surroundings(
+                credentials=credentials, clock=clock, wall=wall, jitter=rng.random, keep_text=settings.keep_text
+            ),
+            admission,
+            settings.models.picker() if settings.models.picker is not None else None,
+        )
+        spending = SpendGate()
+        if cap is not None:
+            spending.add(Cap(name=DEPLOYMENT, amount=cap[0], currency=cap[1]))
+        self._credentials = credentials
+        self._dispatcher = Dispatcher(
+            settings,
+            clock=clock,
+            wall=wall,
+            rng=rng,
+            admission=admission,
+            spending=spending,
+            desk=desk,
+            book=await _open_book(settings),
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        dispatcher = self._open()
+        try:
+            if error is None:
+                await dispatcher.drain()
+            else:
+                await uncancelled(dispatcher.cancel_all())
+        except asyncio.CancelledError:
+            await uncancelled(dispatcher.cancel_all())
+            raise
+        finally:
+            self._dispatcher = None
+            await uncancelled(dispatcher.close())
+
+    def _open(self) -> Dispatcher:
+        if self._dispatcher is None:
+            raise InterlockError("the Runtime is not open: use it inside `async with Runtime(...) as runtime`")
+        return self._dispatcher
+
+    # Running jobs.
+
+    async def run(
+        self,
+        job: Job[R],
+        *,
+        run_id: str | None = None,
+        cost_cap: str | None = None,
+        priority: int | None = None,
+        workflow: str | None = None,
+    ) -> R:
+        """Run a job (a pipeline called is one) and give its result. Cancelling the await stops it and waits for its
+        end.
+
+        `run_id` names the run in the records (default: a random one). `cost_cap` ("0.50", "0.50 EUR") is what it may
+        spend: a call whose worst price would pass it is refused with SpendCapExceededError before it is sent.
+        """
+        handle = self.submit(job, run_id=run_id, cost_cap=cost_cap, priority=priority, workflow=workflow)
+        try:
+            return await handle
+        except BaseException:
+            if not handle.done:
+                handle.cancel()
+                await uncancelled(handle._execution.settled())
+            raise
+
+    def submit(
+        self,
+        job: Job[R],
+        *,
+        run_id: str | None = None,
+        cost_cap: str | None = None,
+        priority: int | None = None,
+        workflow: str | None = None,
+        after: Sequence[JobHandle[Any]] = (),
+        tolerate_failures: bool = False,
+    ) -> JobHandle[R]:
+        """Start a job and give its handle, to be awaited or not.
+
+        `after`: it enters the line when these have ended, and fails with DependencyFailedError if one of them failed,
+        unless it `tolerate_failures`.
+        """
+        dispatcher = self._open()
+        if not isinstance(job, Job):
+            dispatcher.submit(job, Run())  # raises, and says what was meant
+        run, ended = self._begin_run(dispatcher, job, run_id, cost_cap)
+        handle = dispatcher.submit(
+            job,
+            run,
+            priority=priority,
+            workflow=workflow,
+            after=after,
+            tolerate_failures=tolerate_failures,
+        )
+        handle._execution.on_done(lambda: ended(handle))
+        return handle
+
+    def _begin_run(
+        self, dispatcher: Dispatcher, job: Job[Any], run_id: str | None, cost_cap: str | None
+    ) -> tuple[Run, Callable[[JobHandle[Any]], None]]:
+        """What the job's run shares, and what is to be done at its end."""
+        money = None if cost_cap is None else parse_cap(cost_cap)
+        piped = isinstance(job, PipelineJob)
+        if run_id is None and (piped or money is not None):
+            run_id = dispatcher.new_id()
+        if run_id is not None:
+            if run_id in self._active_runs:
+                raise ConfigurationError(f"a run named {run_id!r} is under way: give each run an id of its own")
+            self._active_runs.add(run_id)
+        caps = (DEPLOYMENT,) if self.settings.cost_cap is not None else ()
+        if money is not None:
+            name = f"run:{run_id}"
+            caps = (name, *caps)
+            dispatcher.spending.add(Cap(name=name, amount=money[0], currency=money[1]))
+        row: RunRow | None = None
+        if isinstance(job, PipelineJob) and run_id is not None:
+            row = RunRow(
+                run_id=run_id,
+                pipeline=job.job_name,
+                version=job.pipeline.version,
+                started_at=dispatcher.wall(),
+                cost_cap=cost_cap,
+            )
+            dispatcher.book.write_run(row)
+        workflow = job.workflow or (job_name(job) if piped else "")
+        run = Run(run_id=run_id, workflow=workflow, caps=caps, priority=job.priority)
+        return run, lambda handle: self._end_run(dispatcher, run, row, handle)
+
+    def _end_run(self, dispatcher: Dispatcher, run: Run, row: RunRow | None, handle: JobHandle[Any]) -> None:
+        if run.run_id is not None:
+            self._active_runs.discard(run.run_id)
+        for name in run.caps:
+            if name != DEPLOYMENT:
+                with suppress(ValueError):
+                    dispatcher.spending.remove(name)
+        if row is None:
+            return
+        error = handle.exception()
+        dispatcher.book.write_run(
+            RunRow(
+                run_id=row.run_id,
+                pipeline=row.pipeline,
+                version=row.version,
+                status=str(handle.state),
+                started_at=row.started_at,
+                ended_at=dispatcher.wall(),
+                error_code=None if error is None else getattr(error, "code", type(error).__name__),
+                error=None if error is None else self._credentials.redactor.redact(str(error)),
+                cost_cap=row.cost_cap,
+            )
+        )
+
+    def llm(self, model: ModelSpec | Grade | str = Grade.SMALL, **settings: Unpack[CallSettings]) -> DirectLLM:
+        """A client for single calls: `await runtime.llm(Grade.SMALL).single_response("Say hello.")`."""
+        return DirectLLM(self, model, settings)
+
+    def embeddings(self, model: ModelSpec | str | None = None) -> DirectEmbeddings:
+        """A client for single embeddings: `(await runtime.embeddings().embed("text")).vector`."""
+        return DirectEmbeddings(self, model)
+
+    def decisions(self, model: ModelSpec | str | None = None) -> DirectDecisions:
+        """A client for single decisions: `await runtime.decisions().decide(state, questions)`."""
+        return DirectDecisions(self, model)
+
+    # Looking.
+
+    def statistics(self) -> RuntimeStatistics:
+        dispatcher = self._open()
+        return dispatcher.counts.frozen(dispatcher.admission.statistics(), len(dispatcher.live))
+
+    def explain(self, handle: JobHandle[Any]) -> Explanation | None:
+        """What holds a waiting job back; None where it does not wait in the line."""
+        return handle.explain()
+
+    async def calls(
+        self, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000
+    ) -> Sequence[CallRow]:
+        """The latest recorded calls, oldest first."""
+        return await self._open().book.read_calls(since=since, run_id=run_id, limit=limit)
+
+    async def runs(self, *, run_id: str | None = None, limit: int = 1000) -> Sequence[RunRow]:
+        """The latest runs, oldest first."""
+        return await self._open().book.read_runs(run_id=run_id, limit=limit)
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._open().desk.catalog
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _catalog(settings: RuntimeSettings) -> Catalog:
+    given = settings.catalog
+    if given is None:
+        return Catalog.default()
+    return given if isinstance(given, Catalog) else Catalog.load(Path(given))
+
+
+async def _open_book(settings: RuntimeSettings) -> Book:
+    if settings.store is None:
+        return MemoryBook()
+    from .store.opening import open_book
+
+    url, durability = settings.store, settings.store_durability
+    return await asyncio.to_thread(open_book, url, durability=durability)

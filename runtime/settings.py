@@ -1,0 +1,68 @@
+"""What a deployment decides, as plain frozen values. Durations are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from interlock.admission import Clock
+    from interlock.catalog import Catalog
+    from interlock.credentials import Chain
+
+    from .database import DatabaseProvider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How models are chosen and what may be done with the data sent to them.
+
+    `picker` is a class with `pick(seat, situation)`; None: the catalog's own. The two Mantle projects name where
+    zero-retention and data-sharing calls are accounted; a model served only under data sharing is called only if
+    `allow_data_sharing`.
+    """
+
+    picker: type[Any] | None = None
+    mantle_strict_project: str | None = None
+    mantle_lax_project: str | None = None
+    allow_data_sharing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSettings:
+    """Everything a Runtime is opened with. Set once, before it starts.
+
+    `catalog`: a file, a Catalog, or None for the catalog that ships. `store`: an SQLAlchemy URL, or None to keep the
+    latest records in memory only. `accounts`: gates of one's own (`CountingGate("gpu", 2)`), for `needs.require`.
+    `cost_cap`: what this Runtime may spend, "20" (USD) or "20 EUR". `keep_text` writes answers into the records.
+    `strict_declarations` refuses a call that its job did not declare, instead of charging it as debt. `threads` run the
+    synchronous jobs. A job asked to stop gets `grace_fraction` of its timeout, within `grace_min_s` and `grace_max_s`.
+    `clock`, `wall` and `seed` make a run repeatable in a test.
+    """
+
+    catalog: Catalog | Path | str | None = None
+    store: str | None = "sqlite:///interlock.db"
+    store_durability: Literal["NORMAL", "FULL"] = "NORMAL"
+    databases: tuple[DatabaseProvider, ...] = ()
+    accounts: tuple[Any, ...] = ()
+    models: ModelSettings = field(default_factory=ModelSettings)
+    credentials: Chain | None = None
+    cost_cap: str | None = None
+    keep_text: bool = False
+    strict_declarations: bool = False
+    threads: int = 32
+    grace_fraction: float = 0.1
+    grace_min_s: float = 0.5
+    grace_max_s: float = 30.0
+    clock: Clock | None = None
+    wall: Callable[[], datetime] | None = None
+    seed: int | None = None
+
+    def grace_s(self, timeout_s: float | None) -> float:
+        """Seconds between asking a job to stop and cancelling it hard."""
+        if timeout_s is None:
+            return self.grace_max_s
+        return min(max(timeout_s * self.grace_fraction, self.grace_min_s), self.grace_max_s)

@@ -1,0 +1,120 @@
+"""A streamed call as its reader sees it: `async with ctx.stream(LLMCall(...)) as pieces`.
+
+The job reads at the provider's pace into a bounded buffer and ends on its own, so a slow reader holds neither a
+connection nor a reservation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from interlock.errors import StreamBufferError
+
+from .current import check_may_wait_for
+
+if TYPE_CHECKING:
+    from interlock.clients.response import LLMResponse, Piece
+
+    from .handle import JobHandle
+
+#: What a reader may be behind, in characters.
+LARGEST_BUFFER = 5 * 1024 * 1024
+
+
+class Sink:
+    """Where a streaming job puts its pieces. Bounded: StreamBufferError beyond `largest` characters unread."""
+
+    def __init__(self, largest: int = LARGEST_BUFFER) -> None:
+        self._largest = largest
+        self._pieces: deque[Piece] = deque()
+        self._size = 0
+        self._wake: asyncio.Future[None] | None = None
+        #: Whether a piece was ever put: from then on the stream cannot be begun again unseen.
+        self.delivered = False
+
+    def put(self, piece: Piece) -> None:
+        self.delivered = True
+        self._size += len(piece.text)
+        if self._size > self._largest:
+            raise StreamBufferError(f"the stream's reader is more than {self._largest:,} characters behind")
+        self._pieces.append(piece)
+        self.wake()
+
+    def wake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def take(self) -> Piece | None:
+        if not self._pieces:
+            return None
+        piece = self._pieces.popleft()
+        self._size -= len(piece.text)
+        return piece
+
+    async def more(self) -> None:
+        """Until something was put, or `wake` was called."""
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+
+class CallStream:
+    """The pieces of one streamed call, in order, and then its `response`.
+
+    Leaving the block early stops the job: what came is settled and recorded. An error of the call is raised where the
+    pieces end.
+    """
+
+    def __init__(self, submit: Callable[[], JobHandle[LLMResponse]], sink: Sink) -> None:
+        self._submit, self._sink = submit, sink
+        self._handle: JobHandle[LLMResponse] | None = None
+
+    async def __aenter__(self) -> CallStream:
+        check_may_wait_for("a streamed call")
+        self._handle = self._submit()
+        self._handle._execution.on_done(self._sink.wake)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> CallStream:
+        return self
+
+    async def __anext__(self) -> Piece:
+        if self._handle is None:
+            raise RuntimeError("a stream is read inside its block: async with ctx.stream(...) as pieces")
+        while True:
+            piece = self._sink.take()
+            if piece is not None:
+                return piece
+            if self._handle.done:
+                self._handle.result()  # raises what the call failed with
+                raise StopAsyncIteration
+            await self._sink.more()
+
+    @property
+    def handle(self) -> JobHandle[LLMResponse]:
+        """The job behind the stream."""
+        if self._handle is None:
+            raise RuntimeError("the stream has not been begun")
+        return self._handle
+
+    @property
+    def response(self) -> LLMResponse:
+        """The whole answer, once the pieces have ended."""
+        return self.handle.result()
+
+    async def aclose(self) -> None:
+        """Stop the job unless it is over, and wait until it has given everything back."""
+        if self._handle is not None and not self._handle.done:
+            self._handle.cancel("its stream was left")
+            await self._handle._execution.settled()
