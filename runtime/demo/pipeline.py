@@ -11,7 +11,7 @@ from interlock.decisions import DecisionResponse
 from ..calls import LLMCall
 from ..job import Job
 from ..model_calls import DecisionCall, EmbeddingCall
-from ..pipeline import PipelineContext
+from ..context import PipelineContext
 from ..pipeline_job import pipeline
 from .corpus import Entry
 from .library import store

@@ -118,42 +118,20 @@ if TYPE_CHECKING:
         UnpricedModelError as UnpricedModelError,
         UpstreamError as UpstreamError,
     )
-    from interlock.runtime.calls import (
-        LLMCall as LLMCall,
-    )
-    from interlock.runtime.database import (
+    from interlock.runtime import (
         DatabaseProvider as DatabaseProvider,
-    )
-    from interlock.runtime.handle import (
-        JobHandle as JobHandle,
-    )
-    from interlock.runtime.job import (
-        Job as Job,
-    )
-    from interlock.runtime.model_calls import (
         DecisionCall as DecisionCall,
         EmbeddingCall as EmbeddingCall,
-    )
-    from interlock.runtime.pipeline import (
-        PipelineContext as PipelineContext,
-    )
-    from interlock.runtime.pipeline_job import (
-        pipeline as pipeline,
-    )
-    from interlock.runtime.requirements import (
+        Job as Job,
+        JobHandle as JobHandle,
         JobRequirements as JobRequirements,
-    )
-    from interlock.runtime.resources import (
         JobResources as JobResources,
-    )
-    from interlock.runtime.runtime import (
-        Runtime as Runtime,
-    )
-    from interlock.runtime.settings import (
+        LLMCall as LLMCall,
         ModelSettings as ModelSettings,
+        PipelineContext as PipelineContext,
+        Runtime as Runtime,
         RuntimeSettings as RuntimeSettings,
-    )
-    from interlock.runtime.sync import (
+        pipeline as pipeline,
         run as run,
     )
 
@@ -186,18 +164,10 @@ _PLACES = {
         "SpendCapExceededError StoreError StreamBufferError StreamInterruptedError TransactionOpenError "
         "TransientUpstreamError UndeclaredResourceError UnpricedModelError UpstreamError"
     ),
-    "interlock.runtime.calls": "LLMCall",
-    "interlock.runtime.database": "DatabaseProvider",
-    "interlock.runtime.handle": "JobHandle",
-    "interlock.runtime.job": "Job",
-    "interlock.runtime.model_calls": "DecisionCall EmbeddingCall",
-    "interlock.runtime.pipeline": "PipelineContext",
-    "interlock.runtime.pipeline_job": "pipeline",
-    "interlock.runtime.requirements": "JobRequirements",
-    "interlock.runtime.resources": "JobResources",
-    "interlock.runtime.runtime": "Runtime",
-    "interlock.runtime.settings": "ModelSettings RuntimeSettings",
-    "interlock.runtime.sync": "run",
+    "interlock.runtime": (
+        "DatabaseProvider DecisionCall EmbeddingCall Job JobHandle JobRequirements JobResources LLMCall "
+        "ModelSettings PipelineContext Runtime RuntimeSettings pipeline run"
+    ),
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
 
