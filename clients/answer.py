@@ -76,6 +76,7 @@ class Draft:
         self.refusal_category: str | None = None
         self.refusal_explanation: str | None = None
         self.size_bytes = 0
+        self.notes: dict[str, Any] = {}  # what one provider must remember from event to event
 
     def text(self, key: Hashable, delta: Any) -> Piece | None:
         return self._piece("text", PieceKind.TEXT, key, delta)
@@ -122,7 +123,16 @@ class Draft:
 
     @property
     def usage(self) -> Usage | None:
-        return Usage(**self._usage) if self._usage else None
+        counts = self._usage
+        if not counts:
+            return None
+        return Usage(
+            input_tokens=counts.get("input_tokens"),
+            output_tokens=counts.get("output_tokens"),
+            cache_read_tokens=counts.get("cache_read_tokens"),
+            cache_write_tokens=counts.get("cache_write_tokens"),
+            reasoning_tokens=counts.get("reasoning_tokens"),
+        )
 
     @property
     def partial(self) -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from interlock.admission.clock import Clock, SystemClock
-from interlock.catalog.entry import ProviderSettings
+from interlock.catalog.entry import Limits, ProviderSettings
 
 if TYPE_CHECKING:
     from interlock.catalog.tokens import TokenEstimator
@@ -25,7 +25,7 @@ def utc_now() -> datetime:
 class ClientEnvironment:
     """The surroundings of a client: its provider's settings, where secrets come from, time, and what may be kept.
 
-    `estimator` is the one that priced the call; with it the template notices a call larger than was declared, and
+    `limits` are those of the entry's pool, resolved; the simulated provider makes them bind. `estimator` is the one that priced the call; with it the template notices a call larger than was declared, and
     corrects the estimate by what the provider reports. `keep_text` writes the answer's text into the record.
     """
 
@@ -35,6 +35,7 @@ class ClientEnvironment:
     clock: Clock = field(default_factory=SystemClock)
     wall: Callable[[], datetime] = utc_now
     jitter: Callable[[], float] = random.random
+    limits: Limits | None = None
     estimator: TokenEstimator | None = None
     keep_text: bool = False
     embedding_width: int = 1024  # the catalog's one width: what every vector is fitted to

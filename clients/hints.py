@@ -108,7 +108,7 @@ def retry_hint(headers: Mapping[str, str], body: Any = None, *, now: datetime) -
 
 def _retry_info(body: Any) -> float | None:
     outer = body[0] if isinstance(body, list) and body else body
-    error = outer.get("error") if isinstance(outer, dict) else None
+    error = outer.get("error", outer) if isinstance(outer, dict) else None  # an SDK may have unwrapped it
     details = error.get("details") if isinstance(error, dict) else None
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and "retryDelay" in detail:

@@ -39,8 +39,10 @@ class Watch:
     Silence counts only while somebody waits: a slow reader is not a silent provider.
     """
 
-    __slots__ = ("_alive_s", "_cancelling", "_clock", "_expired", "_idle_s", "_started_s", "_task", "_timer", "_total_s",
-                 "_unattended")  # fmt: skip
+    __slots__ = (
+        "_alive_s", "_cancelling", "_clock", "_expired", "_idle_s", "_started_s", "_task", "_timer", "_total_s",
+        "_unattended",
+    )  # fmt: skip
 
     def __init__(
         self,

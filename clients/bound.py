@@ -1,0 +1,114 @@
+"""BoundLLMClient: one model on one job's reservation. It walks a call from its check to its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from interlock.catalog.spec import ModelBinding
+
+from .answer import Answer
+from .conversation import Conversation, Message
+from .delivery import deliver, start
+from .lifecycle import CallAttempt
+from .options import CallOptions, StreamingMode
+from .record import CallSeat
+from .response import LLMResponse, StopReason
+from .stream import ResponseStream
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from .abstract import AbstractLLMClient, Call
+
+#: How often a paused turn is taken up again before its answer is returned as it is.
+MAX_CONTINUATIONS = 8
+
+
+class BoundLLMClient:
+    """Fulfils `LLMClient`. Light: it holds a template, a binding and a seat."""
+
+    __slots__ = ("_binding", "_client", "_seat")
+
+    def __init__(self, client: AbstractLLMClient, binding: ModelBinding, seat: CallSeat) -> None:
+        self._client, self._binding, self._seat = client, binding, seat
+
+    @property
+    def binding(self) -> ModelBinding:
+        return self._binding
+
+    async def single_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+    ) -> LLMResponse:
+        """Ask once and return the whole answer. A turn that the provider pauses is continued as further calls."""
+        asked = Conversation.of(conversation)
+        response = await self._ask(asked, options, response_model)
+        for _ in range(MAX_CONTINUATIONS):
+            if response.stop_reason is not StopReason.PAUSE_TURN:
+                break
+            further = asked.assistant(response.message.blocks)
+            response = _joined(response, await self._ask(further, options, response_model))
+        return response
+
+    def stream_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+        mode: StreamingMode = StreamingMode.LIVE,
+    ) -> ResponseStream:
+        """Ask once and read the answer in pieces. What is wrong with the request is raised here, before any sending."""
+        call = self._client.prepare(self._binding, conversation, options, response_model, stream=True)
+        return ResponseStream(self._client, call, self._seat, StreamingMode(mode))
+
+    def get_upstream_retries(self) -> int:
+        """How many re-runs a job gets by default after this provider's transient failures."""
+        return self._client.upstream_retries
+
+    singleResponse = single_response
+    streamResponse = stream_response
+    getUpstreamRetries = get_upstream_retries
+
+    async def _ask(
+        self, conversation: Conversation, options: CallOptions | None, response_model: type[Any] | None
+    ) -> LLMResponse:
+        client = self._client
+        call = client.prepare(self._binding, conversation, options, response_model, stream=False)
+        attempt = start(client, call, self._seat)
+        answer = await self._sent(call, attempt)
+        return await deliver(client, call, attempt, answer)
+
+    async def _sent(self, call: Call, attempt: CallAttempt) -> Answer:
+        client = self._client
+        watch = Watch(client.environment.clock, total_s=client.timeout_s)
+        try:
+            attempt.sent()
+            with watch:
+                reply = await client.send(call.body)
+            return client.read(reply)
+        except Exception as error:
+            failure = client.failure(error)
+        except BaseException:
+            attempt.abandon()
+            raise
+        finally:
+            watch.stop()
+        # Raised outside the handler, so that no SDK error (and no request header) hangs on its chain.
+        await attempt.fail(failure)
+        raise failure
+
+
+def _joined(first: LLMResponse, then: LLMResponse) -> LLMResponse:
+    """A paused turn and its continuation as one answer, paid for together."""
+    cost = None if first.cost is None or then.cost is None else first.cost + then.cost
+    return replace(
+        then,
+        message=Message("assistant", (*first.message.blocks, *then.message.blocks)),
+        usage=first.usage + then.usage,
+        cost=cost,
+        latency_s=first.latency_s + then.latency_s,
+    )

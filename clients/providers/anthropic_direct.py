@@ -1,0 +1,318 @@
+"""`anthropic-direct`: Claude over Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+import anthropic
+import httpx2
+from anthropic import AsyncStream
+
+from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.words import Depth
+
+from ..answer import Draft
+from ..asking import Ask
+from ..conversation import (
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from ..hints import anthropic_limits
+from ..response import Piece, PieceKind, StopReason
+from ..schema import ANTHROPIC
+from ..turns import refused
+from .sdk import SdkChatClient
+
+#: The API takes at most this many cache marks; of more, the last ones count.
+MOST_CACHE_MARKS = 4
+
+_MARK = {"type": "ephemeral"}
+
+STOP_REASONS: Mapping[str, StopReason] = {
+    "end_turn": StopReason.END_TURN,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW,
+    "pause_turn": StopReason.PAUSE_TURN,
+    "refusal": StopReason.REFUSAL,
+}
+EFFORTS: Mapping[Depth, str] = {Depth.QUICK: "low", Depth.STANDARD: "medium", Depth.THOROUGH: "high"}
+
+
+def _marked(part: dict[str, Any], cache: bool) -> dict[str, Any]:
+    return {**part, "cache_control": _MARK} if cache else part
+
+
+def _text(block: TextBlock) -> dict[str, Any]:
+    return _marked({"type": "text", "text": block.text}, block.cache)
+
+
+def _source(data: bytes | None, url: str | None, media_type: str) -> dict[str, Any]:
+    if data is None:
+        return {"type": "url", "url": url}
+    return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+
+
+def _image(block: ImageBlock) -> dict[str, Any]:
+    return _marked({"type": "image", "source": _source(block.data, block.url, block.media_type)}, block.cache)
+
+
+def _document(block: DocumentBlock) -> dict[str, Any]:
+    source = _source(block.data, block.url, block.media_type)
+    if block.data is not None and block.media_type.startswith("text/"):
+        try:
+            source = {"type": "text", "media_type": "text/plain", "data": block.data.decode()}
+        except UnicodeDecodeError:
+            raise refused(f"the document {block.name!r} is not UTF-8 text") from None
+    return _marked({"type": "document", "source": source, "title": block.name}, block.cache)
+
+
+def _tool_use(block: ToolUseBlock) -> dict[str, Any]:
+    return {"type": "tool_use", "id": block.id, "name": block.name, "input": dict(block.input)}
+
+
+def _tool_result(block: ToolResultBlock) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "tool_result", "tool_use_id": block.tool_use_id}
+    if block.content.strip():  # an empty text inside is refused; no content at all is not
+        part["content"] = block.content
+    if block.is_error:
+        part["is_error"] = True
+    return _marked(part, block.cache)
+
+
+def _thinking(block: ThinkingBlock) -> dict[str, Any] | None:
+    """Back byte for byte. Thinking that another provider did has no signature, and is refused here: it stays out."""
+    if block.redacted is not None:
+        return {"type": "redacted_thinking", "data": block.redacted}
+    if block.signature is None:
+        return None
+    return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+
+
+class AnthropicDirectClient(SdkChatClient):
+    """Claude, directly from Anthropic."""
+
+    encoders: ClassVar = {
+        TextBlock: _text,
+        ImageBlock: _image,
+        DocumentBlock: _document,
+        ToolUseBlock: _tool_use,
+        ToolResultBlock: _tool_result,
+        ThinkingBlock: _thinking,
+    }
+    takes = frozenset({"temperature", "top_p", "stop", "tools", "tool_choice", "parallel_tool_calls"})
+    dialect = ANTHROPIC
+    path = "/v1/messages"
+    request_id_header = "request-id"
+    default_base_url: ClassVar[str | None] = "https://api.anthropic.com"
+    default_credential: ClassVar[str | None] = "anthropic-api-key"
+
+    # Writing.
+
+    def encode(self, ask: Ask) -> dict[str, Any]:
+        options = ask.options
+        wire: dict[str, Any] = {
+            "model": ask.entry.wire_model_id,
+            "max_tokens": ask.max_output_tokens,
+            "messages": self._messages(ask.conversation.messages),
+        }
+        if ask.system is not None:
+            wire["system"] = [{"type": "text", "text": ask.system}]
+        if ask.tools:
+            wire["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
+                for tool in ask.tools
+            ]
+            choice = _tool_choice(ask)
+            if choice is not None:
+                wire["tool_choice"] = choice
+        if options.stop:
+            wire["stop_sequences"] = list(options.stop)
+        for name in ("temperature", "top_p"):
+            if getattr(options, name) is not None:
+                wire[name] = getattr(options, name)
+        _add_depth(wire, ask)
+        if ask.structure is not None and ask.structure.mode == "native":
+            wire.setdefault("output_config", {})["format"] = {"type": "json_schema", "schema": ask.structure.schema}
+        if ask.stream:
+            wire["stream"] = True
+        _settle_marks(wire, ask)
+        return wire
+
+    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        turns: list[dict[str, Any]] = []
+        for message in messages:
+            parts = [part for block in message.blocks if (part := self.encoders[type(block)](block)) is not None]
+            if parts:
+                turns.append({"role": message.role, "content": parts})
+        if not turns:
+            raise refused("the conversation holds nothing that can be sent", model=self.entry.id)
+        last = turns[-1]["content"][-1]
+        if turns[-1]["role"] == "assistant" and last["type"] == "text":
+            last["text"] = last["text"].rstrip()  # the API refuses white space at the end of a begun answer
+        return turns
+
+    # Reading.
+
+    def read_reply(self, payload: Any, draft: Draft) -> None:
+        draft.served_model = _known_text(payload.get("model")) or draft.served_model
+        for index, block in enumerate(payload["content"]):
+            _begin_block(index, block, draft)
+        _count(payload.get("usage"), draft)
+        _stop(payload, draft)
+
+    def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]:
+        kind = event["type"]
+        if kind == "content_block_delta":
+            return _delta(event["index"], event["delta"], draft)
+        if kind == "content_block_start":
+            return _begin_block(event["index"], event["content_block"], draft)
+        if kind == "message_start":
+            draft.served_model = _known_text(event["message"].get("model"))
+            _count(event["message"].get("usage"), draft)
+        elif kind == "message_delta":
+            _count(event.get("usage"), draft)
+            _stop(event["delta"], draft)
+        elif kind == "message_stop":
+            draft.complete = True
+        elif kind == "message":  # a server that answered whole
+            self.read_reply(event, draft)
+            draft.complete = True
+            return (Piece(kind=PieceKind.TEXT, text=draft.partial),) if draft.partial else ()
+        return ()
+
+    # Sending.
+
+    def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
+        return anthropic.AsyncAnthropic(
+            api_key=api_key or "none",
+            base_url=base_url,
+            http_client=http,
+            timeout=timeout,
+            max_retries=0,
+            open_telemetry=False,
+        )
+
+    def stream_class(self) -> Any:
+        return AsyncStream[object]
+
+    def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
+        return anthropic_limits(headers, now=now)
+
+
+def _tool_choice(ask: Ask) -> dict[str, Any] | None:
+    chosen, parallel = ask.tool_choice, ask.options.parallel_tool_calls
+    forced = ask.structure is not None and ask.structure.tool_name is not None and ask.options.tool_choice is None
+    if forced and ask.thinking_tokens:
+        chosen = None  # a thinking model refuses to be forced; it is offered the tool
+    if forced and not ask.options.tools:
+        parallel = False
+    if chosen is None and parallel is None:
+        return None
+    known = chosen in ("auto", "any", "none") or chosen is None
+    choice: dict[str, Any] = {"type": chosen or "auto"} if known else {"type": "tool", "name": chosen}
+    if parallel is not None and chosen != "none":
+        choice["disable_parallel_tool_use"] = not parallel
+    return choice
+
+
+def _add_depth(wire: dict[str, Any], ask: Ask) -> None:
+    mode = ask.entry.thinking.mode
+    if ask.depth is Depth.IMMEDIATE or mode == "none":
+        return
+    if mode == "budget":
+        if ask.thinking_tokens:
+            wire["thinking"] = {"type": "enabled", "budget_tokens": ask.thinking_tokens}
+        return
+    if mode == "adaptive":
+        wire["thinking"] = {"type": "adaptive"}
+    wire["output_config"] = {"effort": EFFORTS[ask.depth]}
+
+
+def _settle_marks(wire: dict[str, Any], ask: Ask) -> None:
+    """Cache marks where the caller and `cache=True` put them: none where the entry has no cache, at most four, and all
+    with the one lifetime that was asked for."""
+    options = ask.options
+    tools, system = wire.get("tools", []), wire.get("system", [])
+    parts = [part for message in wire["messages"] for part in message["content"]]
+    markable = [part for part in parts if part["type"] not in ("thinking", "redacted_thinking")]
+    if options.cache:
+        for place in (tools, system, markable):
+            if place:
+                place[-1] = place[-1] if place is markable else {**place[-1], "cache_control": _MARK}
+        if markable:
+            markable[-1]["cache_control"] = _MARK
+    marked = [part for part in (*tools, *system, *parts) if "cache_control" in part]
+    kept = marked[-MOST_CACHE_MARKS:] if ask.entry.caching == "marks" else []
+    lifetime = options.cache_ttl or ask.entry.cache_ttl
+    for part in marked:
+        if any(part is one for one in kept):
+            part["cache_control"] = {**_MARK, "ttl": lifetime} if lifetime else _MARK
+        else:
+            del part["cache_control"]
+
+
+def _begin_block(index: int, block: Any, draft: Draft) -> Sequence[Piece]:
+    kind = block["type"]
+    piece: Piece | None = None
+    if kind == "text":
+        piece = draft.text(index, block.get("text") or "")
+    elif kind == "thinking":
+        piece = draft.thinking(index, block.get("thinking") or "")
+        draft.signature(index, block.get("signature"))
+    elif kind == "redacted_thinking":
+        draft.redacted(index, block.get("data"))
+    elif kind == "tool_use":
+        draft.tool(index, id=block.get("id"), name=block.get("name"), arguments=block.get("input"))
+    return () if piece is None else (piece,)
+
+
+def _delta(index: int, delta: Any, draft: Draft) -> Sequence[Piece]:
+    kind = delta["type"]
+    piece: Piece | None = None
+    if kind == "text_delta":
+        piece = draft.text(index, delta["text"])
+    elif kind == "input_json_delta":
+        piece = draft.tool_json(index, delta["partial_json"])
+    elif kind == "thinking_delta":
+        piece = draft.thinking(index, delta["thinking"])
+    elif kind == "signature_delta":
+        draft.signature(index, delta["signature"])
+    return () if piece is None else (piece,)
+
+
+def _count(usage: Any, draft: Draft) -> None:
+    """Reported at the start and at the end: the last value of each field is the whole, and a sum would double it."""
+    if not isinstance(usage, dict):
+        return
+    details = usage.get("output_tokens_details")
+    draft.count(
+        input_tokens=usage.get("input_tokens"),
+        output_tokens=usage.get("output_tokens"),
+        cache_read_tokens=usage.get("cache_read_input_tokens"),
+        cache_write_tokens=usage.get("cache_creation_input_tokens"),
+        reasoning_tokens=details.get("thinking_tokens") if isinstance(details, dict) else None,
+    )
+
+
+def _stop(place: Any, draft: Draft) -> None:
+    reason = place.get("stop_reason")
+    if reason == "refusal":
+        details = place.get("stop_details")
+        details = details if isinstance(details, dict) else {}
+        draft.refuse(details.get("category"), details.get("explanation"))
+    else:
+        draft.stop(STOP_REASONS.get(reason) if isinstance(reason, str) else None)
+
+
+def _known_text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

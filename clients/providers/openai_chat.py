@@ -1,0 +1,211 @@
+"""`openai-chat-completions`: OpenAI models over the chat completions wire."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+import httpx2
+import openai
+from openai import AsyncStream
+
+from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.words import Depth
+
+from ..answer import Draft
+from ..asking import Ask
+from ..conversation import (
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from ..hints import openai_limits
+from ..options import Tool
+from ..response import Piece
+from ..schema import OPENAI
+from ..turns import refused
+from .openai_reading import read_choice, read_usage
+from .sdk import SdkChatClient
+
+EFFORTS: Mapping[Depth, str] = {Depth.QUICK: "low", Depth.STANDARD: "medium", Depth.THOROUGH: "high"}
+
+
+def _text(block: TextBlock) -> dict[str, Any]:
+    return {"type": "text", "text": block.text}
+
+
+def _data_url(data: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+def _image(block: ImageBlock) -> dict[str, Any]:
+    url = block.url if block.data is None else _data_url(block.data, block.media_type)
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _document(block: DocumentBlock) -> dict[str, Any]:
+    if block.data is None:
+        raise refused(f"the chat completions wire takes no document by URL ({block.name!r}): send its data")
+    return {"type": "file", "file": {"filename": block.name, "file_data": _data_url(block.data, block.media_type)}}
+
+
+def _tool_use(block: ToolUseBlock) -> dict[str, Any]:
+    arguments = json.dumps(dict(block.input), ensure_ascii=False)
+    return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
+
+
+def _tool_result(block: ToolResultBlock) -> dict[str, Any]:
+    # The wire has no word for a failed tool: it is said in the text.
+    content = f"[error] {block.content}" if block.is_error else block.content
+    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+
+
+def _thinking(block: ThinkingBlock) -> None:
+    """This wire has no place for thinking: it stays out."""
+
+
+class OpenAIChatCompletionsClient(SdkChatClient):
+    """OpenAI's chat completions."""
+
+    encoders: ClassVar = {
+        TextBlock: _text,
+        ImageBlock: _image,
+        DocumentBlock: _document,
+        ToolUseBlock: _tool_use,
+        ToolResultBlock: _tool_result,
+        ThinkingBlock: _thinking,
+    }
+    takes = frozenset({"temperature", "top_p", "seed", "stop", "tools", "tool_choice", "parallel_tool_calls"})
+    reserved = frozenset({"model", "messages", "stream", "max_tokens", "max_completion_tokens", "n"})
+    dialect = OPENAI
+    path = "/chat/completions"
+    request_id_header = "x-request-id"
+    default_base_url: ClassVar[str | None] = "https://api.openai.com/v1"
+    default_credential: ClassVar[str | None] = "openai-api-key"
+    #: The wire's name of the output limit, which is sent exactly as it was reserved.
+    limit_field: ClassVar[str] = "max_completion_tokens"
+
+    # Writing.
+
+    def encode(self, ask: Ask) -> dict[str, Any]:
+        options = ask.options
+        wire: dict[str, Any] = {
+            "model": ask.entry.wire_model_id,
+            "messages": self._messages(ask),
+            self.limit_field: ask.max_output_tokens,
+        }
+        for name in ("temperature", "top_p", "seed"):
+            if getattr(options, name) is not None:
+                wire[name] = getattr(options, name)
+        if options.stop:
+            wire["stop"] = list(options.stop)
+        self._add_tools(wire, ask)
+        if ask.entry.thinking.mode != "none" and ask.depth is not Depth.IMMEDIATE:
+            wire["reasoning_effort"] = EFFORTS[ask.depth]
+        if ask.structure is not None and ask.structure.mode == "native":
+            wire["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": ask.structure.shape.name, "schema": ask.structure.schema, "strict": True},
+            }
+        if ask.stream:
+            wire["stream"] = True
+            if self.environment.settings.options.get("include_usage", True):
+                wire["stream_options"] = {"include_usage": True}
+        return wire
+
+    def _messages(self, ask: Ask) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = []
+        if ask.system is not None:
+            messages.append({"role": "system", "content": ask.system})
+        for message in ask.conversation.messages:
+            messages += self._assistant(message) if message.role == "assistant" else self._user(message)
+        return messages
+
+    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+        calls = [self._block(block) for block in message.blocks if isinstance(block, ToolUseBlock)]
+        if not calls and not message.text:
+            return []
+        return [{"role": "assistant", "content": message.text or None, **({"tool_calls": calls} if calls else {})}]
+
+    def _user(self, message: Message) -> list[dict[str, Any]]:
+        results = [self._block(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
+        rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
+        parts = [part for block in rest if (part := self._block(block)) is not None]
+        if not parts:
+            return results
+        plain = len(parts) == 1 and parts[0]["type"] == "text"
+        return [*results, {"role": "user", "content": parts[0]["text"] if plain else parts}]
+
+    def _block(self, block: Any) -> Any:
+        return self.encoders[type(block)](block)
+
+    def _add_tools(self, wire: dict[str, Any], ask: Ask) -> None:
+        if not ask.tools:
+            return
+        wire["tools"] = [_tool(tool) for tool in ask.tools]
+        chosen = ask.tool_choice
+        if chosen is not None:
+            wire["tool_choice"] = _TOOL_CHOICES.get(chosen) or {"type": "function", "function": {"name": chosen}}
+        parallel = ask.options.parallel_tool_calls
+        if ask.structure is not None and ask.structure.tool_name is not None and not ask.options.tools:
+            parallel = False
+        if parallel is not None and "parallel_tool_calls" not in ask.entry.unsupported:
+            wire["parallel_tool_calls"] = parallel
+
+    # Reading.
+
+    def read_reply(self, payload: Any, draft: Draft) -> None:
+        if self.read_event(payload, draft) or draft.complete:
+            return
+        _ = payload["choices"][0]  # an answer without any choice is malformed
+
+    def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]:
+        served = event.get("model")
+        if isinstance(served, str) and served:
+            draft.served_model = served
+        read_usage(event.get("usage"), draft)
+        choices = event.get("choices")
+        if not choices:
+            return ()
+        if not isinstance(choices, list):
+            raise TypeError("choices is no list")
+        return [piece for choice in choices if choice.get("index") in (0, None) for piece in read_choice(choice, draft)]
+
+    # Sending.
+
+    def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
+        sdk = openai.AsyncOpenAI(
+            api_key=api_key or "none",
+            admin_api_key="",
+            organization=self.environment.settings.options.get("organization") or "",
+            project=self.environment.settings.options.get("project") or "",
+            webhook_secret="",
+            base_url=base_url,
+            http_client=http,
+            timeout=timeout,
+            max_retries=0,
+        )
+        # An empty string kept the environment's value out; nothing at all keeps the header out.
+        sdk.organization, sdk.project = sdk.organization or None, sdk.project or None
+        return sdk
+
+    def stream_class(self) -> Any:
+        return AsyncStream[object]
+
+    def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
+        return openai_limits(headers, now=now)
+
+
+_TOOL_CHOICES = {"auto": "auto", "none": "none", "any": "required"}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)}
+    return {"type": "function", "function": function}

@@ -1,0 +1,281 @@
+"""What the anthropic and openai SDKs share: one generator made both, on httpx2.
+
+The SDK does what only it should: authentication, headers, the event stream's framing, its error classes. Everything
+else about it is switched off: retries, tracing, and whatever it would read from the environment. The request is sent as
+the very bytes that were checked and hashed, and answers are read as plain JSON values, so a field that a server leaves
+out is a missing key here and not an attribute error somewhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import httpx2
+
+from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.credentials import ApiKey
+from interlock.errors import (
+    CredentialError,
+    InvalidRequestError,
+    MalformedResponseError,
+    TransientUpstreamError,
+    UpstreamError,
+)
+
+from ..abstract import AbstractLLMClient, Reply, WireStream
+from ..failures import read_refusal, upstream_error
+
+#: Seconds to connect. A provider that cannot be reached within this is not there.
+CONNECT_TIMEOUT_S = 15.0
+#: Of a body that is not of the wire, this many characters are shown.
+SHOWN = 200
+
+#: No request left this machine, and another try may work.
+_NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+#: No request left this machine, and none ever will: what was given is wrong.
+_CANNOT_LEAVE = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.InvalidURL, TypeError, ValueError)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Loading the certificates takes tens of milliseconds: once a process."""
+    return httpx2.create_ssl_context()
+
+
+class SdkChatClient(AbstractLLMClient):
+    """A chat provider whose SDK is one of the two. The SDK's client is made at the first call, and again when the key
+    has been rotated; its connections are kept."""
+
+    path: ClassVar[str]
+    request_id_header: ClassVar[str]
+    default_base_url: ClassVar[str | None] = None
+    #: The credential id where neither the entry nor the provider's settings name one; None: none is needed.
+    default_credential: ClassVar[str | None] = None
+
+    _http: httpx2.AsyncClient | None = None
+    _made: tuple[str | None, Any] | None = None
+
+    # What differs between the two.
+
+    @abstractmethod
+    def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
+        """The SDK's client: no retries, nothing from the environment."""
+
+    @abstractmethod
+    def stream_class(self) -> Any:
+        """The SDK's `AsyncStream[object]`."""
+
+    @abstractmethod
+    def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
+        """What the headers say of the account's limits."""
+
+    # The rest is the same.
+
+    @property
+    def credential_id(self) -> str | None:
+        return self.entry.credential or self.environment.settings.credential or self.default_credential
+
+    @property
+    def base_url(self) -> str:
+        url = self.entry.base_url or self.environment.settings.base_url or self.default_base_url
+        if url is None:
+            raise InvalidRequestError(
+                f"{self.entry.provider} needs a base_url, in the catalog's providers or at {self.entry.id}", sent=False
+            )
+        return url
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).netloc.rpartition("@")[2]
+
+    async def send(self, body: bytes) -> Reply:
+        response = await self._sdk().post(self.path, content=body, cast_to=httpx2.Response)
+        return self._reply(response)
+
+    async def open(self, body: bytes, alive: Callable[[], None]) -> WireStream:
+        stream = await self._sdk().post(
+            self.path, content=body, cast_to=object, stream=True, stream_cls=self.stream_class()
+        )
+        response: httpx2.Response = stream.response
+        kind = response.headers.get("content-type", "").lower()
+        if "json" in kind or "html" in kind or response.status_code == 204:
+            await response.aread()
+            return self._unstreamed(self._reply(response))
+        response.stream = _Noticed(response.stream, alive)
+
+        async def aclose() -> None:
+            await stream.close()
+            leftover = getattr(stream, "_iterator", None)
+            if leftover is not None:
+                await leftover.aclose()
+
+        return WireStream(
+            events=stream,
+            aclose=aclose,
+            request_id=response.headers.get(self.request_id_header),
+            reported=self.read_limits(response.headers, now=self.environment.wall()),
+        )
+
+    async def aclose(self) -> None:
+        http, self._http, self._made = self._http, None, None
+        if http is not None:
+            await http.aclose()
+
+    def read_error(self, error: Exception) -> UpstreamError | None:
+        """Everything that an SDK call can raise, as one of ours."""
+        if hasattr(error, "status_code") and hasattr(error, "response"):
+            return self._said_no(error.status_code, getattr(error, "body", None), error.response)
+        if isinstance(getattr(error, "body", None), (dict, list)):
+            return self._said_no(None, error.body, getattr(error, "response", None))  # type: ignore[attr-defined]
+        return self._transport(error)
+
+    # Sending.
+
+    def _sdk(self) -> Any:
+        key = self._key()
+        if self._made is None or self._made[0] != key:
+            if self._http is None:
+                self._http = self._make_http()
+            timeout = httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
+            made = self.make_sdk(api_key=key, base_url=self.base_url, http=self._http, timeout=timeout)
+            # ANTHROPIC_CUSTOM_HEADERS and OPENAI_CUSTOM_HEADERS would come along, and no argument keeps them out.
+            made._custom_headers = {}
+            self._made = (key, made)
+        return self._made[1]
+
+    def _key(self) -> str | None:
+        credential = self.credential_id
+        if credential is None:
+            return None
+        return self.environment.credentials.get(credential, ApiKey).key.get_secret_value()
+
+    def _make_http(self) -> httpx2.AsyncClient:
+        connections = self.environment.settings.max_connections
+        return httpx2.AsyncClient(
+            limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+            follow_redirects=False,  # a redirect would carry the key to whoever is named in it
+            verify=_tls(),
+        )
+
+    # Reading.
+
+    def _reply(self, response: httpx2.Response) -> Reply:
+        request_id = response.headers.get(self.request_id_header)
+        payload = _json(response.content)
+        if isinstance(payload, list) and payload and isinstance(payload[0], dict) and payload[0].get("error"):
+            payload = payload[0]
+        if not isinstance(payload, dict):
+            raise self._not_of_the_wire(response, request_id)
+        if payload.get("error"):
+            raise self._said_no(None, payload, response)
+        return Reply(
+            payload=payload,
+            request_id=request_id,
+            reported=self.read_limits(response.headers, now=self.environment.wall()),
+        )
+
+    def _not_of_the_wire(self, response: httpx2.Response, request_id: str | None) -> MalformedResponseError:
+        kind = response.headers.get("content-type", "no content type")
+        shown = " ".join(response.text.split())[:SHOWN]
+        return self.malformed(
+            f"answered HTTP {response.status_code} with {kind} that is not of its wire, from {self.host}"
+            + (f" ({shown!r})" if shown else " (an empty body)"),
+            status=response.status_code,
+            request_id=request_id,
+        )
+
+    def _unstreamed(self, reply: Reply) -> WireStream:
+        """A server that answered whole although a stream was asked for."""
+
+        async def nothing() -> None:
+            return None
+
+        return WireStream(
+            events=_Once(reply.payload), aclose=nothing, request_id=reply.request_id, reported=reply.reported
+        )
+
+    def _said_no(self, status: int | None, body: Any, response: httpx2.Response | None) -> UpstreamError:
+        headers: Mapping[str, str] = response.headers if response is not None else {}
+        refusal = read_refusal(status, body, headers, headers.get(self.request_id_header))
+        error = upstream_error(
+            refusal,
+            model=self.entry.id,
+            provider=self.entry.provider,
+            credential=self.credential_id,
+            now=self.environment.wall(),
+        )
+        return self._rotated(error) if isinstance(error, CredentialError) and error.status == 401 else error
+
+    def _rotated(self, error: CredentialError) -> UpstreamError:
+        """After a 401 the key is read again. A new one makes another try worthwhile."""
+        credential = self.credential_id
+        if credential is None or self._made is None:
+            return error
+        self.environment.credentials.refresh(credential)
+        try:
+            changed = self._key() != self._made[0]
+        except CredentialError:
+            changed = False
+        if not changed:
+            return error
+        return TransientUpstreamError(
+            f"{error}; the credential has since been replaced", status=error.status, request_id=error.request_id,
+            provider_code="credential_rotated",
+        )  # fmt: skip
+
+    def _transport(self, error: Exception) -> UpstreamError:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+        told = f"{self.entry.provider} at {self.host}: {what}, for {self.entry.id}"
+        if isinstance(cause, _NEVER_LEFT):
+            return TransientUpstreamError(told, sent=False, provider_code=type(cause).__name__)
+        if isinstance(cause, httpx2.DecodingError) or (
+            cause is error and isinstance(error, (ValueError, RecursionError))
+        ):
+            return MalformedResponseError(told, provider_code=type(cause).__name__)
+        if isinstance(cause, _CANNOT_LEAVE):
+            return InvalidRequestError(told, sent=False, provider_code=type(cause).__name__)
+        if isinstance(cause, (httpx2.HTTPError, httpx2.StreamError, OSError, EOFError)):
+            return TransientUpstreamError(told, provider_code=type(cause).__name__)
+        return UpstreamError(told, provider_code=type(cause).__name__)
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+class _Noticed(httpx2.AsyncByteStream):
+    """A response's bytes, each arrival of which is noticed: pings count, although the SDK swallows them."""
+
+    def __init__(self, inner: Any, alive: Callable[[], None]) -> None:
+        self._inner, self._alive = inner, alive
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            self._alive()
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Once:
+    """A stream of one event."""
+
+    def __init__(self, event: Any) -> None:
+        self._events = [event]
+
+    async def __anext__(self) -> Any:
+        if not self._events:
+            raise StopAsyncIteration
+        return self._events.pop()
