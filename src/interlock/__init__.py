@@ -145,7 +145,9 @@ _PLACES = {
     "interlock.catalog.usage": "Usage",
     "interlock.catalog.words": "Depth Grade Input OutputSize",
     "interlock.clients.client": "LLMClient",
-    "interlock.clients.conversation": "Conversation DocumentBlock ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock",
+    "interlock.clients.conversation": (
+        "Conversation DocumentBlock ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock"
+    ),
     "interlock.clients.options": "CallOptions StreamingMode Tool",
     "interlock.clients.response": "LLMResponse StopReason",
     "interlock.decisions.client": "DecisionClient",
@@ -157,12 +159,13 @@ _PLACES = {
     "interlock.embeddings.response": "EmbeddingsResponse",
     "interlock.errors": (
         "AdmissionError AdmissionTimeoutError AmbiguousStepError CatalogError ConfigurationError "
-        "ContextWindowExceededError CredentialError DependencyFailedError InterlockError InvalidRequestError "
-        "JobCancelledError JobDeadlockError JobTimeoutError LeaseLostError MalformedResponseError "
-        "ModelResolutionError NeverFitsError OutputTruncatedError OverloadedError ProviderRefusalError "
-        "QuotaExhaustedError RateLimitedError ReplayMismatchError ResponseShapeError SimulationError "
-        "SpendCapExceededError StoreError StreamBufferError StreamInterruptedError TransactionOpenError "
-        "TransientUpstreamError UndeclaredResourceError UnpricedModelError UpstreamError"
+        "ContextWindowExceededError CredentialError DependencyFailedError InterlockError "
+        "InvalidRequestError JobCancelledError JobDeadlockError JobTimeoutError LeaseLostError "
+        "MalformedResponseError ModelResolutionError NeverFitsError OutputTruncatedError OverloadedError "
+        "ProviderRefusalError QuotaExhaustedError RateLimitedError ReplayMismatchError ResponseShapeError "
+        "SimulationError SpendCapExceededError StoreError StreamBufferError StreamInterruptedError "
+        "TransactionOpenError TransientUpstreamError UndeclaredResourceError UnpricedModelError "
+        "UpstreamError"
     ),
     "interlock.runtime": (
         "DatabaseProvider DecisionCall EmbeddingCall Job JobHandle JobRequirements JobResources LLMCall "
