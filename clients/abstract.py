@@ -150,7 +150,7 @@ class AbstractLLMClient(ABC):
     def read_error(self, error: Exception) -> UpstreamError | None:
         """What an exception of `send`, `open` or the events means. None: it is no provider's error but a bug."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Give back the connections. The default has none."""
 
     # What the template does with it.

@@ -91,9 +91,7 @@ def _from_tool(answer: Answer, call: ToolUseBlock, shape: Shape) -> Judged:
     return Judged(message=Message("assistant", (*thinking, said)), stop_reason=StopReason.END_TURN, parsed=parsed)
 
 
-def _wrong_shape(
-    answer: Answer, conversation: Conversation, problem: str, known: dict[str, Any]
-) -> ResponseShapeError:
+def _wrong_shape(answer: Answer, conversation: Conversation, problem: str, known: dict[str, Any]) -> ResponseShapeError:
     return ResponseShapeError(
         f"{known['model']} did not answer in the wanted form: {problem}",
         problems=(problem,),

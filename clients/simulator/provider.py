@@ -166,6 +166,13 @@ class SimulatedProvider:
         """What happens to a request when no scripted step matches: the first of these that does."""
         self._serving.script.always(steps)
 
+    def publish(self, model: str, limits: PublishedLimits) -> None:
+        """Set a model's limits, as it is named on the wire. Where they change, its buckets begin full."""
+        serving = self._serving
+        if serving.limits.get(model) != limits:
+            serving.limits = {**serving.limits, model: limits}
+            serving.meters.pop(model, None)
+
     @property
     def steps_left(self) -> int:
         """Scripted steps that no request has used yet."""
