@@ -5,9 +5,12 @@
     throttle.py     what refusals teach (pure)
     charges.py      what a call is charged and settles to (pure)
     line.py         the one line: order, claims, backfilling, fair share (pure)
+    queues.py       what the line keeps: waiters, flows, groups
     demand.py       what is asked, and the frozen values that are told
     pool.py         a pool in the shell
-    controller.py   `Admission`, the asyncio shell; `Waiting`
+    registry.py     pools and held accounts by name; demands as amounts
+    waiting.py      a submitted demand
+    controller.py   `Admission`, the asyncio shell
     reservation.py  `Reservation` and its permits
     report.py       explanations, statistics, the words of a refusal
     spend.py        cost caps
@@ -23,7 +26,7 @@ errors only.
 from .accounts import Account, CountingGate, CustomGate, DatabaseGate, Gate, HeldAccount, Level
 from .charges import Charge, settle_charge, start_charge
 from .clock import Clock, ManualClock, SystemClock, Timer
-from .controller import Admission, Waiting
+from .controller import Admission
 from .demand import AccountStatistics, AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
 from .limiter import Rate, TokenBucketRateLimiter, rates_of
 from .line import Line
@@ -33,6 +36,7 @@ from .pool import Pool
 from .reservation import Permit, Reservation
 from .spend import Cap, CapStatistics, SpendGate, SpendHold
 from .throttle import Throttle
+from .waiting import Waiting
 
 __all__ = [
     "Account",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class HeldAccount(Protocol):
-    """What a user's own held account must answer, each at once. `capacity` and amounts are whole units of its own.
+    """What a user's own held account must answer, each at once. Amounts are whole units of its own; it is hashable.
 
     `free` may change by itself; `Admission.changed(account)` tells the line that it grew.
     """
@@ -47,6 +47,8 @@ class Account:
     metered: ClassVar[bool] = False
     #: Only a level may owe: the first demand after a hold passes whatever the level says.
     owed: bool = False
+    #: Of a level: seconds of its published refill that one unit takes.
+    unit_s: float = 0.0
     #: Only a level has one: the limiter of its pool.
     pool: TokenBucketRateLimiter | None = None
 

@@ -14,92 +14,24 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from interlock.catalog.entry import Limits
-from interlock.errors import AdmissionError, AdmissionTimeoutError, NeverFitsError
+from interlock.errors import AdmissionError
 
-from .accounts import Account, CustomGate, Gate, HeldAccount, OpenLevel
-from .charges import Charge
+from .accounts import CustomGate, Gate, HeldAccount
+from .charges import NOTHING, Charge
 from .clock import Clock, Timer
 from .delivery import Delivery
 from .demand import AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
 from .limiter import TokenBucketRateLimiter
-from .line import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Line, Share, Waiter
+from .line import Line
 from .outcome import CallOutcome, OutcomeKind
 from .pool import Pool
+from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
+from .registry import Registry
 from .report import account_statistics, explain, never_fits_error, timeout_error
 from .reservation import Reservation
+from .waiting import OnGrant, OnRefuse, Waiting
 
 log = logging.getLogger("interlock.admission")
-
-OnGrant = Callable[[Reservation], None]
-OnRefuse = Callable[[AdmissionError], None]
-STATES = ("waiting", "granted", "refused", "cancelled")
-
-
-class Waiting(Waiter):
-    """A submitted demand. `state` is an int of the line; `status` its word: waiting, granted, refused, cancelled."""
-
-    __slots__ = ("_admission", "_charges", "_delivered", "_error", "_on_grant", "_on_refuse", "decided_at", "demand")
-
-    _admission: Admission
-    _charges: tuple[Charge, ...]
-    _delivered: bool
-    _error: AdmissionError | None
-    _on_grant: OnGrant | None
-    _on_refuse: OnRefuse | None
-    decided_at: float
-    demand: Demand
-
-    @property
-    def status(self) -> str:
-        return STATES[self.state]
-
-    def waited_s(self, now: float) -> float:
-        """Seconds it waits, or has waited until it was decided."""
-        return (now if self.state == WAITING else self.decided_at) - self.since
-
-    def cancel(self) -> bool:
-        """See `Admission.cancel`."""
-        return self._admission.cancel(self)
-
-    def deliver(self) -> None:
-        """Tell whoever asked. Once; nothing after a cancel."""
-        grant, refuse = self._on_grant, self._on_refuse
-        self._on_grant = self._on_refuse = None
-        if self.state == GRANTED and grant is not None:
-            self._delivered = True
-            reservation = self._admission.reserve(self)
-            try:
-                grant(reservation)
-            except BaseException:
-                reservation.release()
-                raise
-        elif self.state == REFUSED and refuse is not None and self._error is not None:
-            self._delivered = True
-            refuse(self._error)
-
-
-class Shape:
-    """How the demands of one set of pools and held accounts turn into amounts, in the order of their group.
-
-    `places` maps each raw amount to its account where an account is named twice; None where none is.
-    """
-
-    __slots__ = ("group", "held", "places")
-
-    def __init__(self, line: Line, raw: Sequence[Account]) -> None:
-        accounts = list(dict.fromkeys(raw))
-        accounts.sort(key=lambda account: not account.metered)  # stable: the leading pool's levels stay first
-        self.group = line.group(tuple(accounts))
-        self.places = None if list(raw) == accounts else [accounts.index(account) for account in raw]
-        self.held = any(not account.metered for account in accounts)
-
-    def arrange(self, raw: tuple[float, ...]) -> tuple[float, ...]:
-        if self.places is None:
-            return raw
-        amounts = [0.0] * len(self.group.accounts)
-        for place, n in zip(self.places, raw, strict=True):
-            amounts[place] = min(amounts[place] + n, inf)
-        return tuple(amounts)
 
 
 class Admission:
@@ -112,49 +44,32 @@ class Admission:
         self.clock = clock
         self._jitter = jitter
         self._line = Line()
-        self._pools: dict[str, Pool] = {}
-        self._held: dict[str, Gate] = {}
-        self._custom: dict[int, CustomGate] = {}
-        self._shapes: dict[object, Shape] = {}
+        self._registry = Registry(self._line)
         self._delivery = Delivery()
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._timer: Timer | None = None
         self._timer_at = inf
         self._timer_loop: asyncio.AbstractEventLoop | None = None
-        self._submitted = self._granted = self._refused = self._cancelled = self._unmetered = self._settled = 0
-        #: What a demand that names nothing draws on.
-        self._nothing = OpenLevel("(nothing)")
+        self._numbers = self._granted = self._refused = self._cancelled = self._unmetered = self._settled = 0
 
     # What there is.
 
     def pool(self, name: str, limits: Limits) -> Pool:
         """The pool of that name, made at the first call. Changed limits are taken over; its levels are kept."""
-        pool = self._pools.get(name)
-        if pool is None:
-            pool = self._pools[name] = Pool(name, limits, self.clock.now())
-        elif pool.limits != limits:
-            now = self.clock.now()
-            if pool.update(limits, now):
-                self._shapes.clear()
+        now = self.clock.now()
+        pool, changed = self._registry.pool(name, limits, now)
+        if changed:
             self._tell(self._line.recheck(pool.accounts, now), now)
         return pool
 
     def account(self, account: Gate | HeldAccount) -> Gate:
-        """Register a held account. ValueError if another one has its name."""
-        known = self._custom.get(id(account))
-        if known is not None:
-            return known
-        gate = account if isinstance(account, Gate) else CustomGate(account)
-        if self._held.setdefault(gate.name, gate) is not gate:
-            raise ValueError(f"there is another held account named {gate.name!r}")
-        if isinstance(gate, CustomGate):
-            self._custom[id(account)] = gate
-        return gate
+        """Register a held account, a gate or a user's own. ValueError if another one has its name."""
+        return self._registry.gate(account)
 
     def changed(self, account: Gate | HeldAccount) -> None:
         """A held account's room or capacity has changed by itself: look whether somebody can go."""
         now = self.clock.now()
-        gate = self.account(account)
+        gate = self._registry.gate(account)
         if isinstance(gate, CustomGate):
             gate.capacity = gate.inner.capacity
         self._tell(self._line.recheck((gate,), now), now)
@@ -171,33 +86,30 @@ class Admission:
         `max_wait_s`.
         """
         now = self.clock.now()
-        shape, amounts, charges = self._price(demand)
-        waiting = Waiting(
-            shape.group, amounts, priority=demand.priority, ticket=NO_TICKET if ticket is None else ticket
-        )
-        waiting.demand, waiting._charges, waiting._admission = demand, charges, self
-        waiting._on_grant, waiting._on_refuse = on_grant, on_refuse
-        waiting._delivered, waiting._error = False, None
-        waiting.since = waiting.decided_at = now
+        place = NO_TICKET if ticket is None else ticket
+        waiting = Waiting(self, demand, self._registry.price(demand), on_grant, on_refuse, place, now)
         if self._line.take_now(waiting, demand.workflow, now):
             self._granted += 1
             self._delivery.put(waiting)
             return waiting
-        never = shape.group.never_fits(amounts)
+        group = waiting.group
+        never = group.never_fits(waiting.amounts)
         if never is not None:
-            shape.group.refused += 1
-            self._refused += 1
-            raise never_fits_error(demand, *never)
-        if demand.max_wait_s is not None and self._too_late(waiting, demand.max_wait_s, now):
-            if demand.overflow == "proceed" and self._overflow(waiting, now):
-                return waiting
-            shape.group.refused += 1
-            self._refused += 1
-            raise timeout_error(waiting, now)
+            raise self._refuse(waiting, never_fits_error(demand, *never))
         if demand.max_wait_s is not None:
+            if self._too_late(waiting, now + demand.max_wait_s):
+                if demand.overflow == "proceed" and self._overflow(waiting, now):
+                    return waiting
+                raise self._refuse(waiting, timeout_error(waiting, now))
             self._expire_at(now + demand.max_wait_s, waiting)
         self._tell(self._line.enter(waiting, demand.workflow, now), now)
         return waiting
+
+    def _refuse(self, waiting: Waiting, error: AdmissionError) -> AdmissionError:
+        waiting.state = REFUSED
+        waiting.group.refused += 1
+        self._refused += 1
+        return error
 
     async def admit(self, demand: Demand, *, ticket: Ticket | None = None) -> Reservation:
         """`submit`, awaited. Cancelling the await leaves nothing behind."""
@@ -226,7 +138,7 @@ class Admission:
 
         No callback comes after it returned True.
         """
-        if waiting._delivered or waiting.state in (CANCELLED, REFUSED) and waiting._on_grant is None:
+        if waiting._on_grant is None:
             return False
         now = self.clock.now()
         waiting._on_grant = waiting._on_refuse = None
@@ -236,56 +148,23 @@ class Admission:
             self._tell(self._line.cancel(waiting, now), now)
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
+            if waiting.share is not None and waiting._charges:
+                waiting.share.credit += waiting.group.cost(waiting.amounts)
             self._tell(self._line.give(waiting.group.accounts, waiting.amounts, now), now)
         return True
-
-    def _price(self, demand: Demand) -> tuple[Shape, tuple[float, ...], tuple[Charge, ...]]:
-        """The demand's group, its amounts there, and what each of its calls is charged."""
-        key: object
-        raw: tuple[float, ...]
-        calls, held = demand.calls, demand.held
-        if len(calls) == 1 and calls[0].count == 1:
-            call = calls[0]
-            pool = call.pool
-            charge = pool.charge(call)
-            charges: tuple[Charge, ...] = (charge,)
-            raw = pool.select(charge)
-            if pool.gate is not None:
-                raw = (*raw, 1)
-            key = pool
-        else:
-            charges = tuple([call.pool.charge(call) for call in calls])
-            raw = ()
-            for call, charge in zip(calls, charges, strict=True):
-                raw += tuple([n * call.count for n in call.pool.select(charge)])
-                if call.pool.gate is not None:
-                    raw += (min(call.count, call.pool.gate.capacity),)
-            key = tuple([call.pool for call in calls])
-        if held:
-            raw += tuple([n for _, n in held])
-            key = (key, tuple([id(account) for account, _ in held]))
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = self._shape(demand)
-        return shape, shape.arrange(raw or (0,)), charges
-
-    def _shape(self, demand: Demand) -> Shape:
-        raw: list[Account] = [account for call in demand.calls for account in call.pool.accounts]
-        raw += [self.account(account) for account, _ in demand.held]
-        return Shape(self._line, raw or [self._nothing])
 
     # Deciding.
 
     @staticmethod
-    def _too_late(waiting: Waiting, max_wait_s: float, now: float) -> bool:
+    def _too_late(waiting: Waiting, deadline: float) -> bool:
         for account, n in zip(waiting.group.accounts, waiting.amounts, strict=True):
-            if account.metered and account.fit_at(now, n, first=True) > now + max_wait_s:
+            if account.metered and account.fit_at(waiting.since, n, first=True) > deadline:
                 return True
         return False
 
     def _overflow(self, waiting: Waiting, now: float) -> bool:
         """Let it go without the metered accounts, if what it holds besides is free."""
-        gates = [call.pool.gate for call in waiting.demand.calls]
+        gates = self._registry.pool_gates(waiting.demand)
         part = tuple(
             [
                 0.0 if account.metered or account in gates else n
@@ -306,6 +185,7 @@ class Admission:
         return True
 
     def _tell(self, decided: Sequence[Waiter], now: float) -> None:
+        """Pass on what the line has decided, and set the timer for what it will decide by itself."""
         for waiting in decided:
             assert isinstance(waiting, Waiting)
             waiting.decided_at = now
@@ -340,8 +220,8 @@ class Admission:
         if len(deadlines) > 64 + 2 * self._line.waiting:  # mostly of demands that are long gone
             self._deadlines = deadlines = [entry for entry in deadlines if entry[2].state == WAITING]
             heapify(deadlines)
-        self._submitted += 1
-        heappush(deadlines, (instant, self._submitted, waiting))
+        self._numbers += 1
+        heappush(deadlines, (instant, self._numbers, waiting))
 
     def _wake(self) -> None:
         self._timer, self._timer_at = None, inf
@@ -367,42 +247,31 @@ class Admission:
 
     # What a reservation and its permits do.
 
-    def reserve(self, waiting: Waiting) -> Reservation:
-        accounts, amounts = waiting.group.accounts, waiting.amounts
-        held: tuple[tuple[Account, float], ...] = ()
-        if not accounts[-1].metered:
-            held = tuple([(a, n) for a, n in zip(accounts, amounts, strict=True) if n and not a.metered])
-        waited = waiting.decided_at - waiting.since
-        waits = waiting.waits
-        if waits is None:
-            waits = {accounts[0].name: waited} if waited else {}
-        return Reservation(
-            self,
-            waiting.demand,
-            waiting._charges,
-            held,
-            waiting.share,
-            ticket=waiting.ticket,
-            granted_at=waiting.decided_at,
-            waited_s=waited,
-            waited_by_account=waits,
-            unmetered=bool(waiting.demand.calls) and not waiting._charges,
-        )
+    def settle(self, pool: Pool, waiting: Waiting, reserved: Charge | None, used: Charge) -> None:
+        """One call has ended: give back what it did not use of its reservation, or owe what it used beyond.
 
-    def settle(self, pool: Pool, reserved: Charge | None, used: Charge, share: Share | None) -> None:
-        """One call has settled: give back what it did not use, or owe what it used beyond."""
+        The workflow's share is corrected by the same, in seconds of the pool.
+        """
         now = self.clock.now()
         pool.settled += 1
         self._settled += 1
+        taken = NOTHING if reserved is None else reserved
         levels = pool.limiter.accounts
-        spent = pool.select(used)
-        if reserved is None:
-            self._tell(self._line.give(levels, [-n for n in spent], now), now)
-            return
-        taken = pool.select(reserved)
-        if share is not None:
-            share.credit += _cost(levels, taken) - _cost(levels, spent)
-        self._tell(self._line.give(levels, [a - b for a, b in zip(taken, spent)], now), now)  # noqa: B905
+        backs: list[float] = []
+        before = after = 0.0
+        for level in levels:
+            a, b, unit_s = taken[level.part], used[level.part], level.unit_s
+            backs.append(a - b)
+            if a * unit_s > before:
+                before = a * unit_s
+            if b * unit_s > after:
+                after = b * unit_s
+        share = waiting.share
+        if share is not None and waiting.group.lead is levels[0]:
+            share.credit += before - after
+        decided = self._line.give(levels, backs, now)
+        if decided or self._line.waiting:
+            self._tell(decided, now)
 
     def charge_more(self, call: CallCharge, reserved: Charge | None) -> Charge:
         """A call that was not declared, or not that large: owe the difference at once. Returns its whole charge."""
@@ -419,8 +288,10 @@ class Admission:
 
     def learn(self, pool: Pool, outcome: CallOutcome, epoch: int, sent_at: float) -> None:
         """What a call's end says about its pool: the throttle's signals, and the limits in the provider's headers."""
-        now, limiter, kind = self.clock.now(), pool.limiter, outcome.kind
-        moved = False
+        limiter, kind = pool.limiter, outcome.kind
+        if kind is OutcomeKind.COMPLETED and limiter.throttle.calm and not outcome.reported:
+            return
+        now, moved = self.clock.now(), False
         if kind is OutcomeKind.COMPLETED:
             moved = limiter.succeeded(now, epoch)
         elif kind is OutcomeKind.RATE_LIMITED:
@@ -448,24 +319,21 @@ class Admission:
                 )
         return bool(changed)
 
-    def end(self, reservation: Reservation, unused: Sequence[tuple[Pool, Charge, int]]) -> None:
-        """A job has ended: what it holds comes back, and the charges of calls it never made."""
+    def end(self, waiting: Waiting) -> None:
+        """A job has ended: what it holds comes back."""
+        group = waiting.group
+        held = group.held
+        if not held:
+            return
         now = self.clock.now()
-        decided: list[Waiter] = []
-        for pool, charge, count in unused:
-            levels, amounts = pool.limiter.accounts, pool.select(charge)
-            if reservation._share is not None:
-                reservation._share.credit += _cost(levels, amounts) * count
-            decided += self._line.give(levels, [n * count for n in amounts], now)
-        held = reservation._held
-        if held:
-            seconds = now - reservation.granted_at
-            for account, _ in held:
-                if isinstance(account, Gate):
-                    account.held_for(seconds)
-                    account.settled += 1
-            decided += self._line.give([a for a, _ in held], [n for _, n in held], now)
-        self._tell(decided, now)
+        backs = waiting.amounts[group.metered :]
+        seconds = now - waiting.decided_at
+        for gate in held:
+            gate.held_for(seconds)
+            gate.settled += 1
+        decided = self._line.give(held, backs, now)
+        if decided or self._line.waiting:
+            self._tell(decided, now)
 
     # Looking.
 
@@ -476,7 +344,7 @@ class Admission:
     def statistics(self) -> AdmissionStatistics:
         """Frozen values of every account and of the line."""
         now = self.clock.now()
-        accounts = account_statistics(self._line, self._pools.values(), self._held.values(), now)
+        accounts = account_statistics(self._line, self._registry.pools.values(), self._registry.gates.values(), now)
         return AdmissionStatistics(
             accounts=accounts,
             waiting=self._line.waiting,
@@ -487,7 +355,3 @@ class Admission:
             unmetered=self._unmetered,
             settled=self._settled,
         )
-
-
-def _cost(levels: Sequence[Account], amounts: Sequence[float]) -> float:
-    return max([level.cost(n) for level, n in zip(levels, amounts)])  # noqa: B905 - the hot path

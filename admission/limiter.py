@@ -74,6 +74,8 @@ class TokenBucketRateLimiter:
         self.levels: dict[str, Level] = {}
         self._open = OpenLevel(f"{name}:open", now=now)
         self._open.pool = self
+        #: What a demand on this pool draws on, in the order of `PARTS`.
+        self.accounts: tuple[Level, ...] = ()
         #: Dimensions whose published limit a provider's header has changed.
         self.adopted: set[str] = set()
         self.update(limits, now)
@@ -82,11 +84,6 @@ class TokenBucketRateLimiter:
     def of(cls, name: str, limits: Limits, now: float = 0.0) -> TokenBucketRateLimiter:
         """From a catalog entry's limits. `max_concurrent` is not among them: that is a `CountingGate` beside it."""
         return cls(name, rates_of(limits), now=now, burst_s=limits.burst_s, fixed=limits.fixed)
-
-    @property
-    def accounts(self) -> tuple[Level, ...]:
-        """What a demand on this pool draws on, in the order of `PARTS`."""
-        return tuple(self.levels.values()) or (self._open,)
 
     def update(self, limits: Mapping[str, Rate], now: float) -> bool:
         """Take over changed limits; levels are carried over. Returns whether a dimension came or went."""
@@ -106,6 +103,7 @@ class TokenBucketRateLimiter:
             elif (level.capacity, level.published_rate) != (rate.capacity, rate.rate_per_s):
                 level.set_limit(now, rate.capacity, rate.rate_per_s, rate.rate_per_s / slowdown)
             self.levels[dimension] = level
+        self.accounts = tuple(self.levels.values()) or (self._open,)
         return self.levels.keys() != before.keys()
 
     def earliest_fit(self, now: float, amounts: tuple[float, ...]) -> float:

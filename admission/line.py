@@ -33,120 +33,18 @@ Time
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Any
 
 from .accounts import Account, Level
+from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Share, Waiter
 
 #: Amounts closer than this are equal: levels are floats.
 EPS = 1e-3
 #: An instant that has come but shows a shortfall (rounding) is looked at again this much later.
 TICK_S = 1e-6
-NO_TICKET = 1 << 62
-
-WAITING, GRANTED, REFUSED, CANCELLED = range(4)
-
-
-class Share:
-    """What one workflow has had of a leading account, in seconds of it."""
-
-    __slots__ = ("credit", "vtime", "waiting")
-
-    def __init__(self, vtime: float) -> None:
-        self.vtime, self.credit, self.waiting = vtime, 0.0, 0
-
-
-class Waiter:
-    """One demand in the line. `amounts` are aligned with its group's accounts; `rank` is minus its priority."""
-
-    __slots__ = ("amounts", "flow", "group", "parked_at", "rank", "share", "since", "state", "ticket", "waits")
-
-    def __init__(self, group: Group, amounts: tuple[float, ...], *, priority: int = 0, ticket: int = NO_TICKET) -> None:
-        self.group, self.amounts, self.rank, self.ticket = group, amounts, -priority, ticket
-        self.state = WAITING
-        self.flow: Flow | None = None
-        self.share: Share | None = None
-        self.since = self.parked_at = 0.0
-        self.waits: dict[str, float] | None = None  # seconds as a head, by the account it was short of
-
-
-class Flow:
-    """The waiters of one priority and workflow in a group, in order of arrival; cancelled ones are dropped when met."""
-
-    __slots__ = ("dead", "number", "queue", "rank", "share", "workflow")
-
-    def __init__(self, rank: int, workflow: str, number: int, share: Share) -> None:
-        self.rank, self.workflow, self.number, self.share = rank, workflow, number, share
-        self.queue: deque[Waiter] = deque()
-        self.dead = 0
-
-    def drop_dead(self) -> None:
-        """One more has been cancelled in the middle: sweep when the dead outnumber the living."""
-        self.dead += 1
-        if self.dead > 32 and self.dead * 2 > len(self.queue):
-            self.queue = deque([w for w in self.queue if w.state == WAITING])
-            self.dead = 0
-
-    def front(self) -> Waiter | None:
-        while self.queue and self.queue[0].state != WAITING:
-            self.queue.popleft()
-            self.dead -= 1
-        return self.queue[0] if self.queue else None
-
-
-class Group:
-    """The demands that name the same accounts. `wake` is when its head fits, inf if it is not known to."""
-
-    __slots__ = (
-        "accounts",
-        "flows",
-        "granted",
-        "head",
-        "heap",
-        "lead",
-        "levels",
-        "refused",
-        "returned",
-        "ticket",
-        "waiting",
-        "wake",
-        "watch",
-    )
-
-    def __init__(self, accounts: tuple[Account, ...]) -> None:
-        self.accounts, self.lead = accounts, accounts[0]
-        pool = self.lead.pool
-        #: How many of its first accounts are the levels of its leading pool.
-        self.levels = sum(1 for account in accounts if account.pool is pool) if pool is not None else 1
-        self.flows: dict[tuple[int, str], Flow] = {}
-        self.heap: list[tuple[int, float, int, Flow]] = []  # virtual times as they were when pushed: mended when met
-        self.returned: list[tuple[int, int, Waiter]] = []  # whoever has a ticket and is not the head
-        self.head: Waiter | None = None
-        self.ticket = NO_TICKET
-        self.watch: Account | None = None
-        self.wake = inf
-        self.waiting = self.granted = self.refused = 0
-        self.lead.groups.append(self)
-
-    def cost(self, amounts: Sequence[float]) -> float:
-        """Seconds of its leading pool: of the dimension of which it takes the most."""
-        cost = self.accounts[0].cost(amounts[0])
-        for i in range(1, self.levels):
-            if (other := self.accounts[i].cost(amounts[i])) > cost:
-                cost = other
-        return cost
-
-    def never_fits(self, amounts: Sequence[float]) -> tuple[Account, float] | None:
-        """The first account that can never hold its part, with that part."""
-        for account, n in zip(self.accounts, amounts, strict=True):
-            if n > account.capacity:
-                return account, n
-        return None
-
-
 Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
 
 

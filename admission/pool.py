@@ -37,13 +37,11 @@ class Pool:
     def throttle(self) -> Throttle:
         return self.limiter.throttle
 
-    def update(self, limits: Limits, now: float) -> bool:
-        """Take over changed limits, levels carried over. Returns whether its set of accounts changed."""
-        before = self.accounts
+    def update(self, limits: Limits, now: float) -> None:
+        """Take over changed limits, levels carried over."""
         self.limits, self.limiter.burst_s, self.limiter.fixed = limits, limits.burst_s, limits.fixed
         self.limiter.update(rates_of(limits), now)
         self._arrange()
-        return self.accounts != before
 
     def _arrange(self) -> None:
         slots = self.limits.max_concurrent

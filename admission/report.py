@@ -11,11 +11,12 @@ from interlock.errors import AdmissionTimeoutError, NeverFitsError
 
 from .accounts import Account, Gate, Level
 from .demand import AccountStatistics, Demand, Explanation
-from .line import WAITING, Group, Line
+from .line import Line
 from .pool import Pool
+from .queues import WAITING, Group
 
 if TYPE_CHECKING:
-    from .controller import Waiting
+    from .waiting import Waiting
 
 
 def never_fits_error(demand: Demand, account: Account, ask: float) -> NeverFitsError:

@@ -16,46 +16,40 @@ from typing import TYPE_CHECKING
 
 from interlock.errors import UndeclaredResourceError
 
-from .accounts import Account
 from .charges import NOTHING, REQUEST_ONLY, Charge, settle_charge
 from .demand import CallCharge, Demand, Ticket
-from .line import Share
 from .outcome import CallOutcome, OutcomeKind
-from .pool import Pool
 
 if TYPE_CHECKING:
     from .controller import Admission
+    from .waiting import Waiting
 
 OPEN, SENT, CLOSED = range(3)
-GIVEN_BACK = frozenset({OutcomeKind.RATE_LIMITED, OutcomeKind.OVERLOADED, OutcomeKind.REJECTED})
+GIVEN_BACK = (OutcomeKind.RATE_LIMITED, OutcomeKind.OVERLOADED, OutcomeKind.REJECTED)
+UNSENT = CallOutcome(kind=OutcomeKind.UNSENT)
 
 
 class Permit:
-    """One wire request: see `CallPermit`. `reserved` is what stands charged for it (nothing where unmetered)."""
+    """One wire request: see `CallPermit`. `reserved` is what stands charged for it, None where it is unmetered."""
 
-    __slots__ = (
-        "_admission",
-        "_call",
-        "_epoch",
-        "_pool",
-        "_sent_at",
-        "_share",
-        "_state",
-        "reserved",
-        "undeclared",
-        "unmetered",
-    )
+    __slots__ = ("_admission", "_call", "_epoch", "_sent_at", "_state", "_waiting", "reserved", "undeclared")
 
     def __init__(
-        self, reservation: Reservation, call: CallCharge, reserved: Charge | None, epoch: int, undeclared: bool
+        self,
+        admission: Admission,
+        waiting: Waiting,
+        call: CallCharge,
+        reserved: Charge | None,
+        epoch: int,
+        undeclared: bool,
     ) -> None:
-        self._admission, self._share = reservation._admission, reservation._share
-        self._call, self._pool, self._epoch = call, call.pool, epoch
-        self.reserved = reserved
-        self.undeclared = undeclared
-        self.unmetered = reserved is None
-        self._state = OPEN
-        self._sent_at = 0.0
+        self._admission, self._waiting, self._call, self._epoch = admission, waiting, call, epoch
+        self.reserved, self.undeclared = reserved, undeclared
+        self._state, self._sent_at = OPEN, 0.0
+
+    @property
+    def unmetered(self) -> bool:
+        return self.reserved is None
 
     @property
     def closed(self) -> bool:
@@ -66,7 +60,8 @@ class Permit:
         if self._state == OPEN:
             self._state = SENT
             self._sent_at = now = self._admission.clock.now()
-            throttle = self._pool.limiter.throttle
+            throttle = self._call.pool.limiter.throttle
+            # Sent into a hold by a job that was granted before it: its 429 would be old news.
             if now >= throttle.held_until:
                 self._epoch = throttle.epoch
 
@@ -77,71 +72,68 @@ class Permit:
             return
         self._state = CLOSED
         if state == OPEN or outcome.kind is OutcomeKind.UNSENT:
-            self._admission.settle(self._pool, self.reserved, NOTHING, self._share)
+            self._admission.settle(self._call.pool, self._waiting, self.reserved, NOTHING)
         else:
-            self._admission.settle(self._pool, self.reserved, self._used(outcome), self._share)
-            self._admission.learn(self._pool, outcome, self._epoch, self._sent_at)
+            self._admission.settle(self._call.pool, self._waiting, self.reserved, self._used(outcome))
+            self._admission.learn(self._call.pool, outcome, self._epoch, self._sent_at)
 
     def _used(self, outcome: CallOutcome) -> Charge:
-        reserved = self.reserved or REQUEST_ONLY
-        if outcome.kind in GIVEN_BACK:
+        kind = outcome.kind
+        if kind in GIVEN_BACK:
             return REQUEST_ONLY
-        if outcome.usage is None or outcome.kind is OutcomeKind.UNKNOWN:
+        reserved = REQUEST_ONLY if self.reserved is None else self.reserved
+        if outcome.usage is None or kind is OutcomeKind.UNKNOWN:
             return reserved
-        used = settle_charge(self._call.accounting, outcome.usage, reserved)
-        if outcome.kind is OutcomeKind.COMPLETED and self._call.accounting.output == "expected":
-            self._pool.observe_output(self._call.key, used.output_tokens)
+        accounting = self._call.accounting
+        used = settle_charge(accounting, outcome.usage, reserved)
+        if kind is OutcomeKind.COMPLETED and accounting.output == "expected":
+            self._call.pool.observe_output(self._call.key, used.output_tokens)
         return used
 
 
 class Reservation:
-    """What a job was granted, until `release`. Times are the clock's seconds; `waited_by_account` adds up to `waited_s`."""
+    """What a job was granted, until `release`."""
 
-    __slots__ = (
-        "_admission",
-        "_charges",
-        "_epochs",
-        "_held",
-        "_permits",
-        "_released",
-        "_share",
-        "_unused",
-        "demand",
-        "granted_at",
-        "ticket",
-        "unmetered",
-        "waited_by_account",
-        "waited_s",
-    )
+    __slots__ = ("_admission", "_epochs", "_permits", "_unused", "_waiting", "released")
 
-    def __init__(
-        self,
-        admission: Admission,
-        demand: Demand,
-        charges: tuple[Charge, ...],
-        held: tuple[tuple[Account, float], ...],
-        share: Share | None,
-        *,
-        ticket: int,
-        granted_at: float,
-        waited_s: float,
-        waited_by_account: Mapping[str, float],
-        unmetered: bool,
-    ) -> None:
-        self._admission, self.demand, self._charges = admission, demand, charges
-        self._held, self._share = held, share
-        self.ticket = Ticket(ticket)
-        self.granted_at, self.waited_s, self.waited_by_account = granted_at, waited_s, waited_by_account
-        #: Whether it goes without a reservation of the metered accounts (`overflow="proceed"`).
-        self.unmetered = unmetered
-        self._unused = [call.count for call in demand.calls]
-        self._epochs = [call.pool.limiter.throttle.epoch for call in demand.calls]
+    def __init__(self, admission: Admission, waiting: Waiting) -> None:
+        self._admission, self._waiting = admission, waiting
+        calls = waiting.demand.calls
+        self._unused = [call.count for call in calls]
+        self._epochs = [call.pool.limiter.throttle.epoch for call in calls]
         self._permits: list[Permit] = []
-        self._released = False
+        self.released = False
 
     @property
-    def released(self) -> bool:
-        return self._released
+    def demand(self) -> Demand:
+        return self._waiting.demand
+
+    @property
+    def ticket(self) -> Ticket:
+        """Its place in the line: hand it to `submit` when the job comes back."""
+        return Ticket(self._waiting.ticket)
+
+    @property
+    def granted_at(self) -> float:
+        """The clock's instant of the grant."""
+        return self._waiting.decided_at
+
+    @property
+    def waited_s(self) -> float:
+        return self._waiting.decided_at - self._waiting.since
+
+    @property
+    def waited_by_account(self) -> Mapping[str, float]:
+        """Seconds waited, by the account it was short of; behind others of its kind, by its leading account."""
+        waits, waited = self._waiting.waits, self.waited_s
+        if waits is not None:
+            return waits
+        return {self._waiting.group.lead.name: waited} if waited else {}
+
+    @property
+    def unmetered(self) -> bool:
+        """Whether it goes without a reservation of the metered accounts (`overflow="proceed"`)."""
+        return bool(self._waiting.demand.calls) and not self._waiting._charges
 
     def permit(self, key: Hashable, *, input_tokens: int, output_tokens: int) -> Permit:
         """The next declared call of that key. Never waits.
@@ -149,29 +141,33 @@ class Reservation:
         A call beyond the declared ones, or after `release`, is charged whole as a debt; one larger than declared is
         charged the difference. Both are marked `undeclared`. UndeclaredResourceError for a key never declared.
         """
+        waiting = self._waiting
         index = self._place(key)
-        call = self.demand.calls[index]
-        asked = CallCharge(
-            key=key, pool=call.pool, accounting=call.accounting, input_tokens=input_tokens, output_tokens=output_tokens
-        )
-        if self.unmetered:
-            permit = Permit(self, asked, None, self._epochs[index], False)
-        elif self._unused[index] and not self._released:
-            self._unused[index] -= 1
-            reserved = self._charges[index]
-            larger = input_tokens > call.input_tokens or output_tokens > call.output_tokens
-            if larger:
-                reserved = self._admission.charge_more(asked, reserved)
-            permit = Permit(self, asked, reserved, self._epochs[index], larger)
-        else:
-            reserved = self._admission.charge_more(asked, None)
-            permit = Permit(self, asked, reserved, self._epochs[index], True)
+        call, undeclared = waiting.demand.calls[index], False
+        reserved: Charge | None = None
+        if waiting._charges:
+            declared = self._unused[index] > 0 and not self.released
+            if declared:
+                self._unused[index] -= 1
+                reserved = waiting._charges[index]
+            undeclared = not declared or input_tokens > call.input_tokens or output_tokens > call.output_tokens
+        if undeclared:
+            call = CallCharge(
+                key=call.key,
+                pool=call.pool,
+                accounting=call.accounting,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+            )
+            reserved = self._admission.charge_more(call, reserved)
+        permit = Permit(self._admission, waiting, call, reserved, self._epochs[index], undeclared)
         self._permits.append(permit)
         return permit
 
     def _place(self, key: Hashable) -> int:
+        """The declared calls of that key; where several say it, those with one left."""
         last = -1
-        for i, call in enumerate(self.demand.calls):
+        for i, call in enumerate(self._waiting.demand.calls):
             if call.key is key or call.key == key:
                 last = i
                 if self._unused[i]:
@@ -183,20 +179,15 @@ class Reservation:
 
     def release(self) -> None:
         """The end of the job. Everything not sent is given back, and all that is held. A later call changes nothing."""
-        if self._released:
+        if self.released:
             return
-        self._released = True
+        self.released = True
         for permit in self._permits:
             if permit._state == OPEN:
-                permit.close(_UNSENT)
-        calls: list[tuple[Pool, Charge, int]] = []
-        if not self.unmetered:
-            calls = [
-                (call.pool, charge, unused)
-                for call, charge, unused in zip(self.demand.calls, self._charges, self._unused, strict=True)
-                if unused
-            ]
-        self._admission.end(self, calls)
-
-
-_UNSENT = CallOutcome(kind=OutcomeKind.UNSENT)
+                permit.close(UNSENT)
+        waiting = self._waiting
+        for i, unused in enumerate(self._unused):
+            if unused and waiting._charges:
+                for _ in range(unused):
+                    self._admission.settle(waiting.demand.calls[i].pool, waiting, waiting._charges[i], NOTHING)
+        self._admission.end(waiting)

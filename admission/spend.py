@@ -193,8 +193,8 @@ class SpendGate:
         for purse in asks.purses:
             if purse.cap.currency != currency:
                 raise AdmissionError(
-                    f"the cost cap {purse.cap.name!r} is in {purse.cap.currency}, but this call is priced in {currency}:"
-                    f" it cannot be counted against it; nothing was sent"
+                    f"the cost cap {purse.cap.name!r} is in {purse.cap.currency}, but this call is priced in "
+                    f"{currency}, which cannot be counted against it; nothing was sent"
                 )
         self._numbers += 1
         hold = SpendHold(self, asks, ask, currency, self._numbers, on_grant, on_refuse)
@@ -218,8 +218,8 @@ class SpendGate:
             if purse.spent + hold.ask > purse.cap.amount:
                 cap = purse.cap
                 return SpendCapExceededError(
-                    f"the cost cap {cap.name!r} is {cap.amount} {cap.currency}: {purse.spent} is spent, {purse.held} is "
-                    f"held by calls under way, and this call may cost {hold.ask}; nothing was sent",
+                    f"the cost cap {cap.name!r} is {cap.amount} {cap.currency}: {purse.spent} is spent, {purse.held} "
+                    f"is held by calls under way, and this call may cost {hold.ask}; nothing was sent",
                     cap=str(cap.amount),
                     spent=str(purse.spent),
                     held=str(purse.held),

@@ -61,6 +61,11 @@ class Throttle:
         """What the refill is divided by, in [1, 10]. It changes only when something is reported."""
         return self._slowdown
 
+    @property
+    def calm(self) -> bool:
+        """Whether a success has nothing to tell it."""
+        return self._slowdown == 1.0 and self._episode == 0 and self.closed_until == -inf
+
     def closed(self, now: float) -> bool:
         """Whether a hint above 60 s is still in force: only a probe passes."""
         return now < self.closed_until

@@ -1,0 +1,127 @@
+"""What there is to draw on, and what a demand draws of it: pools and held accounts by name, demands as amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interlock.catalog.entry import Limits
+
+from .accounts import Account, CustomGate, Gate, HeldAccount, OpenLevel
+from .charges import Charge
+from .demand import Demand
+from .line import Line
+from .pool import Pool
+from .queues import Group
+
+Priced = tuple[Group, tuple[float, ...], tuple[Charge, ...]]
+
+
+#: Shapes remembered; they are cheap to make again.
+REMEMBERED = 4_096
+
+
+class Shape:
+    """How the demands on one set of pools, with one set of held amounts, turn into amounts in their group's order.
+
+    `held` follows what the calls are charged. `places` maps each raw amount to its account where one is named twice or
+    out of order; None where it is not needed.
+    """
+
+    __slots__ = ("group", "held", "places")
+
+    def __init__(self, line: Line, raw: Sequence[Account], held: tuple[float, ...]) -> None:
+        accounts = list(dict.fromkeys(raw))
+        accounts.sort(key=lambda account: not account.metered)  # stable: the leading pool's levels stay first
+        self.group, self.held = line.group(tuple(accounts)), held
+        self.places = None if list(raw) == accounts else [accounts.index(account) for account in raw]
+
+    def arrange(self, raw: tuple[float, ...]) -> tuple[float, ...]:
+        if self.places is None:
+            return raw
+        amounts = [0.0] * len(self.group.accounts)
+        for place, n in zip(self.places, raw, strict=True):
+            amounts[place] += n
+        return tuple(amounts)
+
+
+class Registry:
+    """Pools and held accounts, each name once, and the shapes of demands seen so far."""
+
+    __slots__ = ("_custom", "_line", "_nothing", "_shapes", "gates", "pools")
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.pools: dict[str, Pool] = {}
+        self.gates: dict[str, Gate] = {}
+        self._custom: dict[int, CustomGate] = {}
+        self._shapes: dict[object, Shape] = {}
+        #: What a demand that names nothing draws on.
+        self._nothing = OpenLevel("(nothing)")
+
+    def pool(self, name: str, limits: Limits, now: float) -> tuple[Pool, bool]:
+        """The pool of that name, and whether its limits have changed with this call."""
+        pool = self.pools.get(name)
+        if pool is None:
+            pool = self.pools[name] = Pool(name, limits, now)
+            return pool, False
+        if pool.limits == limits:
+            return pool, False
+        pool.update(limits, now)
+        self._shapes.clear()
+        return pool, True
+
+    def gate(self, account: Gate | HeldAccount) -> Gate:
+        """The held account as the line knows it. ValueError if another one has its name."""
+        known = self._custom.get(id(account))
+        if known is not None:
+            return known
+        gate = account if isinstance(account, Gate) else CustomGate(account)
+        if self.gates.setdefault(gate.name, gate) is not gate:
+            raise ValueError(f"there is another held account named {gate.name!r}")
+        if isinstance(gate, CustomGate):
+            self._custom[id(account)] = gate
+        return gate
+
+    def price(self, demand: Demand) -> Priced:
+        """The demand's group, its amounts there, and what one call of each kind is charged."""
+        calls = demand.calls
+        if len(calls) == 1 and calls[0].count == 1:
+            call = calls[0]
+            pool = call.pool
+            charge = pool.charge(call)
+            shape = self._shapes.get((pool, demand.held)) or self._shape((pool, demand.held), demand)
+            raw = pool.select(charge) + shape.held
+            return shape.group, raw if shape.places is None else shape.arrange(raw), (charge,)
+        key = (tuple([(call.pool, call.count) for call in calls]), demand.held)
+        shape = self._shapes.get(key) or self._shape(key, demand)
+        charges = tuple([call.pool.charge(call) for call in calls])
+        raw = ()
+        for call, charge in zip(calls, charges, strict=True):
+            raw += tuple([n * call.count for n in call.pool.select(charge)])
+        return shape.group, shape.arrange(raw + shape.held), charges
+
+    def _shape(self, key: object, demand: Demand) -> Shape:
+        raw: list[Account] = [level for call in demand.calls for level in call.pool.limiter.accounts]
+        held: list[float] = []
+        for call in demand.calls:
+            if call.count < 1:
+                raise ValueError(f"a demand declares {call.count} calls of {call.key}; it must be at least 1")
+            if call.pool.gate is not None:
+                raw.append(call.pool.gate)
+                held.append(min(call.count, call.pool.gate.capacity))
+        for account, amount in demand.held:
+            if amount < 1:
+                raise ValueError(f"a demand asks {amount} of {account.name}; it must be at least 1")
+            raw.append(self.gate(account))
+            held.append(amount)
+        if not raw:
+            raw, held = [self._nothing], [0.0]
+        if len(self._shapes) >= REMEMBERED:
+            self._shapes.clear()
+        shape = self._shapes[key] = Shape(self._line, raw, tuple(held))
+        return shape
+
+    @staticmethod
+    def pool_gates(demand: Demand) -> list[Gate]:
+        """The concurrency gates of its calls' pools."""
+        return [call.pool.gate for call in demand.calls if call.pool.gate is not None]
