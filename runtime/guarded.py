@@ -85,6 +85,15 @@ class GuardedStream:
         """The whole answer, once the stream has ended."""
         return self._inner.response
 
+    @property
+    def partial(self) -> str:
+        """The text that has come so far."""
+        return self._inner.partial
+
+    async def finish(self) -> LLMResponse:
+        """Read what is left and return the response."""
+        return await self._stopper.run(self._inner.finish())
+
     async def aclose(self) -> None:
         await self._inner.aclose()
 

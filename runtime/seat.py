@@ -57,8 +57,8 @@ class JobSeat:
         binding, resources = self._binding, self._resources
         message = (
             f"job {resources.job_name} declared {binding.calls} call(s) of {binding.entry.id} with"
-            f" {binding.input_tokens} input and {binding.output_tokens} output tokens, and makes one beyond that with {input_tokens} and"
-            f" {output_tokens}"
+            f" {binding.input_tokens} input and {binding.output_tokens} output tokens, and makes one beyond that with"
+            f" {input_tokens} and {output_tokens}"
         )
         if resources.strict:
             permit.close(CallOutcome(kind=OutcomeKind.UNSENT))

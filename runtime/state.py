@@ -6,8 +6,8 @@
                                └──────────────────────────────────────┘
 
 `blocked` waits for the jobs named in `after=`; `preparing` declares, binds and prices; `spending` waits until a cost
-cap has room; `waiting` stands in the line; `stopping` was asked to stop and has a grace period. Whatever is not running is
-cancelled at once. Until `running` a job owns no Task.
+cap has room; `waiting` stands in the line; `stopping` was asked to stop and has a grace period. Whatever is not running
+is cancelled at once. Until `running` a job owns no Task.
 """
 
 from __future__ import annotations

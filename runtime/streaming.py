@@ -12,12 +12,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from interlock.clients.response import Piece, PieceKind
 from interlock.errors import StreamBufferError
 
 from .current import check_may_wait_for
 
 if TYPE_CHECKING:
-    from interlock.clients.response import LLMResponse, Piece
+    from interlock.clients.response import LLMResponse
 
     from .handle import JobHandle
 
@@ -65,7 +66,7 @@ class Sink:
 
 
 class CallStream:
-    """The pieces of one streamed call, in order, and then its `response`.
+    """The pieces of one streamed call, in order; the last one is of kind RESPONSE, and then there is `response`.
 
     Leaving the block early stops the job: what came is settled and recorded. An error of the call is raised where the
     pieces end.
@@ -74,6 +75,7 @@ class CallStream:
     def __init__(self, submit: Callable[[], JobHandle[LLMResponse]], sink: Sink) -> None:
         self._submit, self._sink = submit, sink
         self._handle: JobHandle[LLMResponse] | None = None
+        self._told = False
 
     async def __aenter__(self) -> CallStream:
         check_may_wait_for("a streamed call")
@@ -97,8 +99,10 @@ class CallStream:
             if piece is not None:
                 return piece
             if self._handle.done:
-                self._handle.result()  # raises what the call failed with
-                raise StopAsyncIteration
+                if self._told:
+                    raise StopAsyncIteration
+                self._told = True
+                return Piece(kind=PieceKind.RESPONSE, response=self._handle.result())  # or raises its failure
             await self._sink.more()
 
     @property
