@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ async def test_a_transient_failure_is_run_again_with_growing_delays(
     world.provider.script(*[Step(error=lambda: error("no"), latency_s=0)] * 3)
     await world.until(runtime.run(LLMCall("x")))
     times = [seen.at_s for seen in world.provider.seen]
-    delays = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    delays = [later - earlier for earlier, later in pairwise(times)]
     assert len(delays) == 3
     for number, delay in enumerate(delays):
         assert 0.5 * 2**number <= delay <= 0.5 * 2 ** (number + 1)
