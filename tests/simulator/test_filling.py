@@ -8,7 +8,7 @@ import enum
 import ipaddress
 import json
 import uuid
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -99,7 +99,7 @@ def _sized(low: int, span: int) -> Any:
 
 def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
-        inner.map(lambda each: each | None if each is not None else None),
+        inner.map(lambda each: Optional[each]),  # noqa: UP045
         inner.map(lambda each: list[each]),  # type: ignore[valid-type]
         st.builds(
             lambda each, low, span: Annotated[list[each], _sized(low, span)],
@@ -120,7 +120,7 @@ def _models(kinds: list[Any]) -> st.SearchStrategy[Any]:
     fields: dict[str, Any] = {}
     for index, kind in enumerate(kinds):
         required = index % 2 == 0
-        fields[("summary", "count", "items", "detail")[index]] = (kind, ...) if required else (kind | None, None)
+        fields[("summary", "count", "items", "detail")[index]] = (kind, ...) if required else (Optional[kind], None)  # noqa: UP045
     return st.just(create_model("Made", **fields))
 
 
