@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -16,6 +17,8 @@ from .loader import DEFAULT_EMBEDDING_WIDTH, Loaded, PinKey, load_text, read_fil
 from .pricebook import PriceBook, PriceRow
 from .reader import nearest
 
+log = logging.getLogger("interlock.catalog")
+
 
 class Catalog:
     """A loaded catalog. Immutable; `reloaded()` gives the next one when the file has changed."""
@@ -24,6 +27,7 @@ class Catalog:
         self._loaded = loaded
         self._path = path
         self._stamp = stamp
+        self._warned: set[str] = set()
         self._prices = PriceBook(loaded.entries.values())
         self._entries = {name: self._priced(entry) for name, entry in loaded.entries.items()}
 
@@ -132,8 +136,12 @@ class Catalog:
         return self._loaded.providers.get(key) or ProviderSettings()
 
     def prices_of(self, entry: ModelEntry, served_model: str | None = None) -> PriceRow | None:
-        """The prices that hold for a call, and which entry they come from. None: unknown."""
-        return self._prices.of(entry, served_model)
+        """The prices that hold for a call, and which entry they come from. None: unknown, and warned of once."""
+        row = self._prices.of(entry, served_model)
+        if row is None and entry.id not in self._warned:
+            self._warned.add(entry.id)
+            log.warning("model %s has no price in %s: its calls are recorded without a cost", entry.id, self.file)
+        return row
 
     def reloaded(self) -> Catalog:
         """This catalog, or a new one if its file has changed since. Raises `CatalogError` for a file now wrong."""

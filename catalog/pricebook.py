@@ -33,8 +33,12 @@ class PriceBook:
 
     def __init__(self, entries: Iterable[ModelEntry]) -> None:
         self._rows: dict[tuple[str, str | None, str], PriceRow] = {}
+        #: Entries that state no prices themselves; the catalog hands them out with those of another row.
+        self._without: set[str] = set()
         for entry in entries:
-            if entry.prices is not None:
+            if entry.prices is None:
+                self._without.add(entry.id)
+            else:
                 row = PriceRow(entry_id=entry.id, prices=entry.prices)
                 self._rows.setdefault((entry.provider, entry.base_url, entry.wire_model_id), row)
 
@@ -47,7 +51,7 @@ class PriceBook:
             exact = self._rows.get((entry.provider, entry.base_url, served_model))
             if exact is not None:
                 return exact
-        if entry.prices is not None:
+        if entry.prices is not None and entry.id not in self._without:
             return PriceRow(entry_id=entry.id, prices=entry.prices)
         for wire_id in candidates(entry.wire_model_id):
             row = self._rows.get((entry.provider, entry.base_url, wire_id))

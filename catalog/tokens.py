@@ -22,19 +22,19 @@ PAGE_BYTES = 50_000
 _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
 _BLANKS = b" "
-_PER_LETTER, _PER_DIGIT, _PER_BLANK, _PER_SIGN = 0.25, 0.45, 0.06, 0.55
+_PER_LETTER, _PER_DIGIT, _PER_BLANK, _PER_SIGN = 0.27, 0.6, 0.12, 0.65
 
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 #: Tokens a character, by script. What is in none of them is counted as a rare sign.
 _SCRIPTS = (
-    (re.compile("[\u0080-\u024f]+"), 0.6),  # Latin with marks, Latin-1 signs
-    (re.compile("[\u0370-\u052f]+"), 0.45),  # Greek, Cyrillic
-    (re.compile("[\u0590-\u06ff]+"), 0.55),  # Hebrew, Arabic
-    (re.compile("[\u0900-\u0fff]+"), 0.8),  # Indic scripts, Thai, Lao, Tibetan
-    (re.compile("[\u3040-\u30ff\uac00-\ud7af]+"), 0.9),  # Kana, Hangul
-    (re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+"), 1.1),  # Han, wide signs
+    (re.compile("[\u0080-\u024f]+"), 0.9),  # Latin with marks, Latin-1 signs
+    (re.compile("[\u0370-\u052f]+"), 0.5),  # Greek, Cyrillic
+    (re.compile("[\u0590-\u06ff]+"), 0.75),  # Hebrew, Arabic
+    (re.compile("[\u0900-\u0fff]+"), 0.9),  # Indic scripts, Thai, Lao, Tibetan
+    (re.compile("[\u3040-\u30ff\uac00-\ud7af]+"), 1.1),  # Kana, Hangul
+    (re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+"), 1.2),  # Han, wide signs
 )
-_PER_RARE = 2.5
+_PER_RARE = 3.0
 
 
 def estimate_text(text: object) -> int:

@@ -31,7 +31,8 @@ models:
     thinking: {mode: budget, budgets: {quick: 2000}}
     limits: {pool: sonnet}
     accounting: {output: expected, cache_reads: free}
-    prices: {currency: USD, per: 1000000, input: 3.00, output: 15.00, cache_read: 0.30, cache_write: 3.75, as_of: 2026-11-01}
+    prices: {currency: USD, per: 1000000, input: 3.00, output: 15.00, cache_read: 0.30, cache_write: 3.75,
+             as_of: 2026-11-01}
     base_url: null
     fallbacks: [backup]
     status: open
@@ -311,13 +312,15 @@ def test_b32_an_empty_file_is_an_error(refused, text: str) -> None:
         ("models: []\npools: {a: {pool: b}}\n", "a pool cannot draw on another pool"),
         ("models: []\npools: []\n", "must be a mapping"),
         ("models: []\ndefaults: []\n", "must be a mapping"),
-        ("providers: {anthropic-direct: {}}\nmodels:\n  - {id: m, grade: SMALL, provider: antropic-direct, wire_model_id: w}\n",
-         "there is no provider antropic-direct (did you mean anthropic-direct?)"),
+        (
+            "providers: {anthropic: }\nmodels:\n  - {id: m, grade: SMALL, provider: antropic, wire_model_id: w}\n",
+            "there is no provider antropic (did you mean anthropic?)",
+        ),
         ("models: \x00\n", "not YAML"),
         (b"models: \xff\n", "not UTF-8"),
         ('models: "\\UFFFFFFFF"\n', ""),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_the_wrong_form_is_an_error(refused, text: str | bytes, says: str) -> None:
     assert says in str(refused(text))
 
