@@ -122,6 +122,7 @@ class ModelDesk:
         try:
             class_ = provider_class(entry.provider)
             credential = entry.credential or self.catalog.provider(entry.provider).credential
+            credential = credential or getattr(class_, "default_credential", None)
             if credential is not None:
                 shape = getattr(class_, "CREDENTIAL", None)
                 given = () if shape is None else (shape,)
@@ -155,6 +156,7 @@ class ModelDesk:
             clock=around.clock,
             wall=around.wall,
             jitter=around.jitter,
+            limits=self.catalog.limits_of(entry)[1],
             estimator=self.estimator,
             keep_text=around.keep_text,
             embedding_width=self.catalog.embedding_width,
