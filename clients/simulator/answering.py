@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -144,7 +143,9 @@ class Answering:
                 cache=cache,
                 input_tokens=input_tokens,
                 count=serving.count,
-                numbering=Numbering(seed=serving.seed, number=self._entry.number, created_s=int(time.time())),
+                numbering=Numbering(
+                    seed=serving.seed, number=self._entry.number, created_s=int(serving.wall().timestamp())
+                ),
                 prefixes=("msg_", "toolu_") if self._wire.name == "anthropic" else ("chatcmpl-", "call_"),
             )
             self._entry.input_tokens = reply.input_tokens + reply.cache_read_tokens + reply.cache_write_tokens

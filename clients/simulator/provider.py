@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +25,10 @@ from .wires.openai_chat import OpenAIChatWire
 NO_SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 
 
+def _wall() -> datetime:
+    return datetime.now(UTC)
+
+
 class SimulatedProvider:
     """A model provider on loopback that speaks Anthropic Messages and OpenAI chat completions.
 
@@ -34,7 +39,7 @@ class SimulatedProvider:
         the request's own text that obey its schema or forced tool.
     latency_s: seconds before an answer, or a function of the request. tokens_per_s: how fast output comes after that.
     seed: ids, and what answers take from nowhere else, are the same for the same seed and order of requests.
-    now, sleep: the clock of limits, log and pauses.
+    now, sleep: the clock of limits, log and pauses. wall: the time of day, with its zone, for headers and answers.
     headers: False leaves the rate limit headers out; Retry-After stays.
     models: the models there are; None: every one. context_window: tokens of input taken at most.
     keys: the API keys it knows; None: any. A request without one is refused.
@@ -60,6 +65,7 @@ class SimulatedProvider:
         seed: int = 0,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        wall: Callable[[], datetime] = _wall,
         headers: bool = True,
         models: Iterable[str] | None = None,
         context_window: int | None = None,
@@ -84,6 +90,7 @@ class SimulatedProvider:
             seed=seed,
             now=now,
             sleep=sleep,
+            wall=wall,
             headers=headers,
             count=count_tokens,
             models=tuple(models) if models is not None else None,
@@ -97,7 +104,7 @@ class SimulatedProvider:
         openai_reader = openai_reading.Reader(
             refused_parameters=frozenset(openai_refuses), strict_schemas=strict_schemas
         )
-        self._app = SimulatedApp(self._serving, AnthropicWire(reader), OpenAIChatWire(openai_reader))
+        self._app = SimulatedApp(self._serving, AnthropicWire(reader, wall), OpenAIChatWire(openai_reader))
         self._server: LoopbackServer | ThreadedServer | None = None
         self._started_s = now()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from .buckets import Meter, PublishedLimits
@@ -27,6 +28,7 @@ class Serving:
     tokens_per_s: float | None
     seed: int
     now: Callable[[], float]
+    wall: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     headers: bool
     count: Callable[[str], int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -57,8 +57,9 @@ class AnthropicWire:
     name: ClassVar[str] = "anthropic"
     refused_counts: ClassVar[bool] = False
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, wall: Callable[[], datetime]) -> None:
         self._reader = reader
+        self._wall = wall
 
     def read(self, body: dict[str, Any]) -> Ask:
         return self._reader.read(body)
@@ -91,7 +92,7 @@ class AnthropicWire:
     def headers(self, request_id: str, levels: Mapping[str, Level]) -> Headers:
         headers = [(b"request-id", request_id.encode()), (b"anthropic-organization-id", b"org-simulated")]
         if levels:
-            wall = datetime.now(UTC).replace(tzinfo=None)
+            wall = self._wall().astimezone(UTC).replace(tzinfo=None)
             for name, level in levels.items():
                 prefix = f"anthropic-ratelimit-{name}-".encode()
                 rounds = name != "requests" and level.limit >= _ROUNDED_ABOVE
