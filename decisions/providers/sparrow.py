@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -31,7 +32,7 @@ if find_spec("sparrow_decider") is None:  # said here, once, so that the registr
     raise ModuleNotFoundError("No module named 'sparrow_decider'", name="sparrow_decider")
 
 # Work of about a millisecond stays on the event loop; more of it goes to a thread.
-_CHARACTERS_INLINE = 4_000
+_CHARACTERS_INLINE = 2_000
 _OPTIONS_INLINE = 32
 _DEFAULT = "sparrow-decider"
 
@@ -46,7 +47,7 @@ class SparrowDecisionClient(AbstractDecisionClient):
         await super().check(request)
         model = await self._loaded()
         for name, question in request.questions.items():
-            if any(model.count(text) > model.longest for text in _texts(question)):
+            if any(model.count_again(text) > model.longest for text in _texts(question)):
                 raise ContextWindowExceededError(
                     f"a text of question {name!r} is longer than the {model.longest} tokens {self.entry.id} reads",
                     model=self.entry.id,
@@ -55,8 +56,9 @@ class SparrowDecisionClient(AbstractDecisionClient):
 
     async def send(self, request: DecisionRequest) -> DecisionAnswer:
         model, state = await self._loaded(), request.state_text.strip()
-        options = sum(map(_options, request.questions.values()))
-        if len(state) > _CHARACTERS_INLINE or options > _OPTIONS_INLINE:
+        asked = request.questions.values()
+        # The package reads the state anew for every question.
+        if len(state) * len(asked) > _CHARACTERS_INLINE or sum(map(_options, asked)) > _OPTIONS_INLINE:
             return await asyncio.to_thread(_decide, model, request, state)
         return _decide(model, request, state)
 
@@ -73,10 +75,10 @@ def _options(question: Question) -> int:
 
 
 def _decide(model: _Model, request: DecisionRequest, state: str) -> DecisionAnswer:
-    read = beginning(state, model.longest, model.count)
-    tokens = model.count(read) + sum(
-        model.count(text) for question in request.questions.values() for text in _texts(question)
-    )
+    read, tokens = state, model.count(state)
+    if tokens > model.longest:
+        read, tokens = beginning(state, model.longest, model.count), model.longest
+    tokens += sum(model.count_again(text) for question in request.questions.values() for text in _texts(question))
     return DecisionAnswer(
         body={"answers": model.ask(read, encode_questions(request.questions))},
         usage=Usage(input_tokens=tokens, output_tokens=0),
@@ -100,6 +102,8 @@ class _Model:
         self.name: str = decider.name
         self.longest: int = decider.static.max_len
         self.ask: Callable[[str, dict[str, dict[str, Any]]], dict[str, Any]] = decider.ask
+        #: `count` for the texts of questions, which come back with every state.
+        self.count_again = lru_cache(maxsize=4_096)(self.count)
         self._encode: Callable[[str, int], list[int]] = decider.static.tok.encode
 
     def count(self, text: str) -> int:

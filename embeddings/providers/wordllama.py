@@ -33,6 +33,7 @@ if find_spec("wordllama") is None:  # said here, once, so that the registry can 
 _TEXTS_A_STEP = 512
 # A request of more characters leaves the event loop: about a millisecond of tokenising.
 _CHARACTERS_INLINE = 4_000
+_TOKENS_AT_ONCE = 1_024
 
 
 class WordLlamaEmbeddingsClient(AbstractEmbeddingsClient):
@@ -74,10 +75,16 @@ class _BagOfWords:
             ids = np.minimum(np.asarray(one.ids, dtype=np.int64), len(self._words) - 1)
             tokens += len(ids)
             if len(ids):
-                # By distinct word: the memory is bounded by the vocabulary, not by the length of the text.
-                words, counts = np.unique(ids, return_counts=True)
-                out[row] = counts.astype(np.float32) @ self._words[words] / np.float32(len(ids))
+                out[row] = self._sum(ids) / np.float32(len(ids))
         return _Step(out, tokens)
+
+    def _sum(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        if len(ids) <= _TOKENS_AT_ONCE:
+            summed: NDArray[np.float32] = np.add.reduce(self._words[ids], axis=0)
+            return summed
+        # By distinct word: the memory is bounded by the vocabulary, not by the length of the text.
+        words, counts = np.unique(ids, return_counts=True)
+        return counts.astype(np.float32) @ self._words[words]
 
 
 # The weights are read-only and 32 MB in memory, so every runtime of a process shares them.

@@ -61,7 +61,15 @@ async def test_the_vectors_are_the_packages_own(embeddings: Any) -> None:
     import wordllama
 
     with_package = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    texts = [*DOCUMENTS.values(), "one", "two two two", "<s> special </s>", "日本語のテキスト", "\x00control\x07"]
+    texts = [
+        *DOCUMENTS.values(),
+        "one",
+        "two two two",
+        "<s> special </s>",
+        "日本語のテキスト",
+        "\x00control\x07",
+        "long text " * 999,
+    ]
     expected = with_package.embed(texts, norm=True)
     response = await embeddings.embed_batch(texts)
     np.testing.assert_allclose(response.vectors[:, :256], expected, atol=1e-5)
