@@ -92,9 +92,8 @@ class Chain:
         for name in (credential_id, *aliases):
             for store in self._stores:
                 for _, stored in _stored_names(shape):
-                    found = store.look(name, stored)
-                    places.append(f"{store.place(name, stored)} ({'set' if found else 'not set'})")
-        return ", ".join(places)
+                    places.append(f"{store.place(name, stored)} ({_state(store, name, stored)})")
+        return ", ".join(dict.fromkeys(places))
 
     def _read(self, credential_id: str, shape: type[C], aliases: Sequence[str]) -> tuple[C, str | None]:
         values: dict[str, str] = {}
@@ -155,6 +154,13 @@ class Chain:
 
     def __repr__(self) -> str:
         return f"Chain({', '.join(map(repr, self._stores))})"
+
+
+def _state(store: Store, name: str, field: str | None) -> str:
+    try:
+        return "set" if store.look(name, field) else "not set"
+    except CredentialError:
+        return "cannot be read"
 
 
 def _stored_names(shape: type[Credential]) -> Iterator[tuple[str, str | None]]:

@@ -22,18 +22,26 @@ KEPT = 4
 #: Shorter values are not registered: replacing them would eat ordinary words.
 SHORTEST = 6
 #: The most recent secrets that are remembered; a key that was rotated away may still turn up in a late error.
-MOST_SECRETS = 512
+MOST_SECRETS = 256
+_MARK = "[redacted ...]"
+
+_NAMES = (
+    r"x-api-key|x-goog-api-key|api[-_]?key|apikey|authorization|access[-_]?token|auth[-_]?token|"
+    r"secret[-_]?access[-_]?key|session[-_]?token|client[-_]?secret|password"
+)
+_QUERY = r"key|sig|signature|token|x-amz-signature|x-amz-security-token"
+#: Quotes, plain, escaped for JSON or percent-encoded.
+_QUOTE = r"(?:%22|\\?[\"'])?"
+_VALUE = r"(?!bearer\b|basic\b)[^\s\"'&,;<>\\\])}]{6,}"
 
 _SHAPES = (
     re.compile(r"(?i)(?P<before>\b(?:bearer|basic)\s+)(?P<secret>[A-Za-z0-9._~+/=-]{8,})"),
+    re.compile(rf"(?i)(?P<before>(?<![A-Za-z0-9])(?:{_NAMES}){_QUOTE}\s*(?:%3D|=)\s*{_QUOTE})(?P<secret>{_VALUE})"),
+    # After a colon only what has a digit: "credential anthropic-api-key: environment variable ..." is a sentence.
     re.compile(
-        r"(?i)(?P<before>\b(?:x-api-key|x-goog-api-key|api[-_]?key|apikey|authorization|access[-_]?token|auth[-_]?token|"
-        r"secret[-_]?access[-_]?key|session[-_]?token|client[-_]?secret|password)"
-        r"(?:%22|\\?[\"'])?\s*(?:%3D|[:=])\s*(?:%22|\\?[\"'])?)(?P<secret>(?!bearer\b|basic\b)[^\s\"'&,;<>\\\])}]{6,})"
+        rf"(?i)(?P<before>(?<![A-Za-z0-9])(?:{_NAMES}){_QUOTE}\s*:\s*{_QUOTE})(?P<secret>(?=[^\s\"'&,;]*[0-9]){_VALUE})"
     ),
-    re.compile(
-        r"(?i)(?P<before>[?&](?:key|sig|signature|token|x-amz-signature|x-amz-security-token)=)(?P<secret>[^&\s\"'<>#]+)"
-    ),
+    re.compile(rf"(?i)(?P<before>[?&](?:{_QUERY})=)(?P<secret>[^&\s\"'<>#]+)"),
     re.compile(r"(?P<before>://[^/\s:@]*:)(?P<secret>[^@/\s]+)(?=@)"),
     re.compile(r"(?P<before>\b)(?P<secret>(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|AIza[0-9A-Za-z_-]{30,}|A[KS]IA[0-9A-Z]{16})"),
 )
@@ -49,29 +57,37 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._secrets: dict[str, None] = {}
-        self._pattern: re.Pattern[str] | None = None
+        self._forms: tuple[str, ...] | None = ()
         for secret in secrets:
             self.add(secret)
 
     def add(self, secret: str) -> None:
         """Register a secret. Anything shorter than six characters is ignored."""
-        if len(secret) < SHORTEST or secret in self._secrets:
+        if len(secret) < SHORTEST or secret in _MARK or secret in self._secrets:
             return
         with self._lock:
             self._secrets[secret] = None
             while len(self._secrets) > MOST_SECRETS:
                 del self._secrets[next(iter(self._secrets))]
-            forms = sorted({form for each in self._secrets for form in _forms(each)}, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, forms)))
+            self._forms = None
 
     def redact(self, text: str) -> str:
         """The text without secrets; of a long one its last four characters stay."""
-        pattern = self._pattern
-        if pattern is not None:
-            text = pattern.sub(lambda match: masked(match[0]), text)
+        for form in self._written_forms():
+            if form in text:
+                text = text.replace(form, masked(form))
         for shape in _SHAPES:
             text = shape.sub(lambda match: match["before"] + masked(match["secret"]), text)
         return text
+
+    def _written_forms(self) -> tuple[str, ...]:
+        """Every way a secret may be written, the longest first, so that no part of one is left over."""
+        forms = self._forms
+        if forms is None:
+            with self._lock:
+                every = {form for secret in self._secrets for form in _forms(secret)}
+                forms = self._forms = tuple(sorted(every, key=len, reverse=True))
+        return forms
 
     def redact_value(self, value: Any) -> Any:
         """The same for what can stand in JSON: mappings and sequences keep their shape."""
@@ -99,7 +115,7 @@ class Redactor:
         error.args = tuple(self.redact_value(each) for each in error.args)
         for name, value in list(vars(error).items()):
             if isinstance(value, str | Mapping | list | tuple):
-                setattr(error, name, self.redact_value(value))
+                error.__dict__[name] = self.redact_value(value)
         if error.__cause__ is not None:
             error.__cause__ = self._chained(error.__cause__, seen)
         if error.__context__ is not None:

@@ -1,4 +1,4 @@
-"""From a spec to an entry: pins, then the cheapest of the grade, then the next grade up; and why others were skipped."""
+"""From a spec to an entry: pins, then the cheapest of the grade, then the next grade up; why others were skipped."""
 
 from __future__ import annotations
 
