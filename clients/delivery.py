@@ -33,7 +33,7 @@ async def deliver(client: AbstractLLMClient, call: Call, attempt: CallAttempt, a
     """Judge a complete answer, settle and record it, and make the response. Shared by whole and streamed answers."""
     usage = known_usage(answer, call)
     attempt.learn(usage=usage, request_id=answer.request_id, served_model=answer.served_model,
-                  stop_reason=answer.stop_reason, reported=answer.reported, text=answer.text)  # fmt: skip
+                  stop_reason=answer.stop_reason.value if answer.stop_reason else None, reported=answer.reported, text=answer.text)  # fmt: skip
     estimator = client.environment.estimator
     if estimator is not None and not usage.estimated:
         estimator.observe(client.entry.id, call.measured_tokens, usage.total_input_tokens)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import zlib
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
@@ -231,7 +232,9 @@ class SdkChatClient(AbstractLLMClient):
         )  # fmt: skip
 
     def _transport(self, error: Exception) -> UpstreamError:
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        cause = error
+        if not isinstance(error, httpx2.HTTPError) and isinstance(error.__cause__, Exception):
+            cause = error.__cause__  # the SDK's wrapping says nothing but "Connection error."
         what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
         told = f"{self.entry.provider} at {self.host}: {what}, for {self.entry.id}"
         if isinstance(cause, _NEVER_LEFT):

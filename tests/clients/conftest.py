@@ -1,0 +1,219 @@
+"""Fakes and the bench on which every chat provider is driven: real SDKs, a loopback provider, a seat that keeps books."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from interlock.admission.clock import Clock, ManualClock, SystemClock
+from interlock.admission.outcome import CallOutcome, OutcomeKind
+from interlock.catalog.entry import ModelEntry, Prices, ProviderSettings
+from interlock.catalog.spec import ModelBinding, ModelSpec
+from interlock.catalog.tokens import TokenEstimator
+from interlock.catalog.words import Grade, Input
+from interlock.clients.abstract import AbstractLLMClient
+from interlock.clients.bound import BoundLLMClient
+from interlock.clients.environment import ClientEnvironment
+from interlock.clients.record import CallRecord
+from interlock.clients.registry import provider_class
+from interlock.clients.simulator import SimulatedProvider, Step
+from interlock.credentials import Chain, EnvironmentStore, Redactor
+
+SECRET = "sk-a-very-secret-key-0123456789"
+WALL = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+
+
+@dataclass
+class FakePermit:
+    """Keeps what the contract of `CallPermit` says: sent before the end, closed exactly once."""
+
+    input_tokens: int
+    output_tokens: int
+    unmetered: bool = False
+    undeclared: bool = False
+    was_sent: bool = False
+    outcomes: list[CallOutcome] = field(default_factory=list)
+
+    def sent(self) -> None:
+        assert not self.outcomes, "sent after it was closed"
+        assert not self.was_sent, "one permit, one request"
+        self.was_sent = True
+
+    def close(self, outcome: CallOutcome) -> None:
+        self.outcomes.append(outcome)
+
+    @property
+    def outcome(self) -> CallOutcome:
+        assert len(self.outcomes) == 1, f"closed {len(self.outcomes)} times"
+        return self.outcomes[0]
+
+
+@dataclass
+class FakeSeat:
+    """A reservation that never ends, and a book in memory. `commits` may hold a record's commit back."""
+
+    binding: ModelBinding
+    permits: list[FakePermit] = field(default_factory=list)
+    records: list[CallRecord] = field(default_factory=list)
+    commits: Callable[[], Awaitable[None]] | None = None
+
+    def permit(self, *, input_tokens: int, output_tokens: int) -> FakePermit:
+        permit = FakePermit(input_tokens, output_tokens)
+        self.permits.append(permit)
+        return permit
+
+    def record(self, record: CallRecord) -> Awaitable[None]:
+        self.records.append(record)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return asyncio.ensure_future(self.commits()) if self.commits else done
+
+    @property
+    def last(self) -> CallRecord:
+        return self.records[-1]
+
+    @property
+    def kinds(self) -> list[OutcomeKind]:
+        return [permit.outcome.kind for permit in self.permits]
+
+    def check_books(self) -> None:
+        """One permit, one outcome and one record for every attempt."""
+        assert len(self.permits) == len(self.records)
+        for permit in self.permits:
+            assert permit.outcome.kind is OutcomeKind.UNSENT or permit.was_sent
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A provider key, and which of the simulated provider's wires it speaks. Adding a provider is one line in WIRES."""
+
+    key: str
+    speaks: str
+
+    def url(self, provider: SimulatedProvider) -> str:
+        return provider.openai_url if self.speaks == "openai" else provider.anthropic_url
+
+
+WIRES = (
+    Wire("anthropic-direct", "anthropic"),
+    Wire("simulated", "anthropic"),
+    Wire("openai-chat-completions", "openai"),
+    Wire("openai-compatible", "openai"),
+)
+PRICES = Prices(input=Decimal(3), output=Decimal(15), cache_read=Decimal("0.3"), cache_write=Decimal("3.75"))
+
+
+class Bench:
+    """Makes clients against one loopback provider, and closes them."""
+
+    def __init__(self, provider: SimulatedProvider) -> None:
+        self.provider = provider
+        self.environ = {"TEST_KEY": SECRET}
+        self._clients: list[AbstractLLMClient] = []
+
+    def script(self, *steps: Step) -> None:
+        self.provider.script(*steps)
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body of the last request that the provider saw."""
+        return self.provider.requests[-1].body
+
+    def template(self, wire: Wire, *, clock: Clock | None = None, settings: dict[str, Any] | None = None,
+                 keep_text: bool = False, estimator: TokenEstimator | None = None, **entry: Any) -> AbstractLLMClient:  # fmt: skip
+        fields: dict[str, Any] = {
+            "id": "the-model", "grade": Grade.SMALL, "provider": wire.key, "wire_model_id": "wire-model",
+            "context_window": 100_000, "max_output_tokens": 4_000, "structured": "native", "prices": PRICES,
+            "base_url": wire.url(self.provider), "inputs": frozenset(Input),
+        }  # fmt: skip
+        redactor = Redactor()
+        environment = ClientEnvironment(
+            settings=ProviderSettings(**{"credential": "test-key", **(settings or {})}),
+            credentials=Chain(EnvironmentStore(self.environ), redactor=redactor),
+            redactor=redactor,
+            clock=clock or SystemClock(),
+            wall=lambda: WALL,
+            keep_text=keep_text,
+            estimator=estimator,
+        )
+        client: AbstractLLMClient = provider_class(wire.key)(ModelEntry(**(fields | entry)), environment)
+        self._clients.append(client)
+        return client
+
+    def client(self, wire: Wire, *, input_tokens: int = 50, output_tokens: int = 1_000, thinking_tokens: int = 0,
+               spec: ModelSpec | None = None, **template: Any) -> tuple[BoundLLMClient, FakeSeat]:  # fmt: skip
+        made = self.template(wire, **template)
+        binding = ModelBinding(
+            spec=spec or ModelSpec("the-model"), entry=made.entry, input_tokens=input_tokens,
+            output_tokens=output_tokens, thinking_tokens=thinking_tokens,
+        )  # fmt: skip
+        seat = FakeSeat(binding)
+        return made.bound(binding, seat), seat
+
+    async def aclose(self) -> None:
+        for client in self._clients:
+            await client.aclose()
+
+
+async def until(condition: Callable[[], object], *, turns: int = 2_000) -> None:
+    """Let the loop run until something is so: sockets cannot be told to hurry, and nothing here sleeps by the clock."""
+    for _ in range(turns):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came to be")
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[SimulatedProvider]:
+    async with SimulatedProvider() as running:
+        yield running
+
+
+@pytest.fixture
+async def bench(provider: SimulatedProvider) -> AsyncIterator[Bench]:
+    made = Bench(provider)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture(params=WIRES, ids=lambda wire: wire.key)
+def wire(request: pytest.FixtureRequest) -> Wire:
+    found: Wire = request.param
+    return found
+
+
+@pytest.fixture(params=[wire for wire in WIRES if wire.speaks == "anthropic"][:1], ids=lambda wire: wire.key)
+def anthropic(request: pytest.FixtureRequest) -> Wire:
+    found: Wire = request.param
+    return found
+
+
+@pytest.fixture(params=[wire for wire in WIRES if wire.speaks == "openai"], ids=lambda wire: wire.key)
+def openai(request: pytest.FixtureRequest) -> Wire:
+    found: Wire = request.param
+    return found
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Awaitable[None]]:
+    return until
+
+
+@pytest.fixture
+def manual() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def clean_environ(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    with suppress(KeyError):
+        monkeypatch.delenv("ANTHROPIC_API_KEY")
+    yield monkeypatch
