@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import random
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -168,10 +167,10 @@ class PipelineContext:
         self._scope.take()
         return UUID(int=self._dispatcher.rng.getrandbits(128), version=4)
 
-    def random(self) -> random.Random:
-        """A generator of random numbers, its seed a step."""
+    def random(self) -> float:
+        """A random number in [0, 1), as a step."""
         self._scope.take()
-        return random.Random(self._dispatcher.rng.getrandbits(64))
+        return self._dispatcher.rng.random()
 
     def branch(self, name: str) -> PipelineContext:
         """A context for another task, with step ids of its own."""
