@@ -140,6 +140,7 @@ class Answering:
                 ask,
                 self._answer(ask, step),
                 truncated=step.is_truncated,
+                halved=step.is_truncated and step.reply is None,
                 cache=cache,
                 input_tokens=input_tokens,
                 count=serving.count,

@@ -40,7 +40,7 @@ class SimulatedApp:
         except ClientLeftError:
             entry.cut = "client"
         finally:
-            entry.finished_at_s = self._serving.now()
+            self._serving.log.finish(entry, self._serving.now())
             await connection.aclose()
 
     def _route(self, path: str, headers: Mapping[str, str]) -> tuple[Wire, Kind]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,6 +77,9 @@ class RequestLog:
 
     def __init__(self, keep: int | None = None) -> None:
         self.entries: deque[SeenRequest] = deque(maxlen=keep)
+        self._open = 0
+        self._idle: list[Future[None]] = []
+        self._lock = threading.Lock()
         self.total = 0
         self.chats = 0
         self.refused = 0
@@ -83,6 +88,27 @@ class RequestLog:
         self.entries.append(entry)
         self.total += 1
         self.chats += entry.kind == "chat"
+        with self._lock:
+            self._open += 1
+
+    def finish(self, entry: SeenRequest, now: float) -> None:
+        entry.finished_at_s = now
+        with self._lock:
+            self._open -= 1
+            waiting, self._idle = ([], self._idle) if self._open else (self._idle, [])
+        for future in waiting:
+            future.set_result(None)
+
+    def idle(self) -> Future[None]:
+        """Done as soon as no request is under way; from any thread."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._open:
+                self._idle.append(future)
+                return future
+        future.set_result(None)
+        return future
 
     def clear(self) -> None:
         """Forget all but the numbering."""

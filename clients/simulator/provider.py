@@ -207,6 +207,10 @@ class SimulatedProvider:
         """Every request seen, in order, those of clients that left included."""
         return list(self._serving.log.entries)
 
+    async def idle(self) -> None:
+        """Wait until no request is under way: those of clients that have left are logged by then."""
+        await asyncio.wrap_future(self._serving.log.idle())
+
     @property
     def count(self) -> int:
         """How many chat requests were seen."""

@@ -37,13 +37,15 @@ def make_reply(
     answer: Answer,
     *,
     truncated: bool,
+    halved: bool,
     cache: CacheUse,
     input_tokens: int,
     count: Callable[[str], int],
     numbering: Numbering,
     prefixes: tuple[str, str],
 ) -> Reply:
-    """The reply to `ask`. `prefixes` are those of message ids and of tool call ids."""
+    """The reply to `ask`. `halved` leaves half of an answer that is `truncated`. `prefixes` are those of the ids of
+    messages and of tool calls."""
     text, calls = _body(ask, answer, numbering, prefixes[1])
     stop: Stop = "refusal" if answer.refusal is not None else "tool" if calls else "end"
     text, stop_sequence = _stopped(text, ask.stop_sequences)
@@ -51,7 +53,7 @@ def make_reply(
         stop = "stop_sequence"
     parts = _Parts(answer.thinking, text, calls)
     if truncated:
-        parts = parts.halved() if answer == Answer() or answer.text is None else parts
+        parts = parts.halved() if halved else parts
         stop = "length"
     elif ask.max_output_tokens is not None and answer.output_tokens is None:
         limited = parts.limited(ask.max_output_tokens, count)
