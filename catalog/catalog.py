@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
+from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,9 @@ from interlock.errors import CatalogError, ModelResolutionError
 from .entry import Limits, ModelEntry, ProviderSettings
 from .loader import DEFAULT_EMBEDDING_WIDTH, Loaded, PinKey, load_text, read_file
 from .pricebook import PriceBook, PriceRow
+from .pricing import worst_cost
 from .reader import nearest
+from .words import Grade, Kind, Status
 
 log = logging.getLogger("interlock.catalog")
 
@@ -28,6 +31,7 @@ class Catalog:
         self._path = path
         self._stamp = stamp
         self._warned: set[str] = set()
+        self._by_price: dict[tuple[Kind, Grade | None], tuple[ModelEntry, ...]] = {}
         self._prices = PriceBook(loaded.entries.values())
         self._entries = {name: self._priced(entry) for name, entry in loaded.entries.items()}
 
@@ -44,9 +48,8 @@ class Catalog:
 
     @classmethod
     def default(cls) -> Catalog:
-        """The catalog that ships with the package."""
-        resource = files("interlock") / "catalog.yaml"
-        return cls(load_text(resource.read_bytes(), "interlock/catalog.yaml"))
+        """The catalog that ships with the package. Read once a process."""
+        return cls(_shipped())
 
     @classmethod
     def of(
@@ -143,6 +146,18 @@ class Catalog:
             log.warning("model %s has no price in %s: its calls are recorded without a cost", entry.id, self.file)
         return row
 
+    def by_price(self, kind: Kind, grade: Grade | None = None) -> tuple[ModelEntry, ...]:
+        """The open entries of a kind and grade that may be picked for it, the cheapest first."""
+        known = self._by_price.get((kind, grade))
+        if known is None:
+            fitting = [
+                entry
+                for entry in self._entries.values()
+                if entry.kind is kind and entry.grade is grade and not entry.named_only and entry.status is Status.OPEN
+            ]
+            known = self._by_price[kind, grade] = tuple(sorted(fitting, key=_price_order))
+        return known
+
     def reloaded(self) -> Catalog:
         """This catalog, or a new one if its file has changed since. Raises `CatalogError` for a file now wrong."""
         if self._path is None:
@@ -162,6 +177,20 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"<Catalog {self.file} {self.version}: {len(self._entries)} entries>"
+
+
+@cache
+def _shipped() -> Loaded:
+    from importlib.resources import files  # slow to import, and needed here alone
+
+    return load_text((files("interlock") / "catalog.yaml").read_bytes(), "interlock/catalog.yaml")
+
+
+def _price_order(entry: ModelEntry) -> tuple[bool, str, Decimal, str]:
+    """By the price of three parts input and one part output. Unpriced last; currencies are not compared."""
+    price = worst_cost(entry.prices, 3_000, 1_000)
+    currency = entry.prices.currency if entry.prices else ""
+    return price is None, "" if currency == "USD" else currency, price or Decimal(0), entry.id
 
 
 def _is_text(source: str) -> bool:

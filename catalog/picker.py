@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Protocol
 
 from interlock.errors import ContextWindowExceededError, ModelResolutionError
@@ -17,7 +16,6 @@ from interlock.errors import ContextWindowExceededError, ModelResolutionError
 from .catalog import Catalog
 from .entry import ModelEntry
 from .limits import default_output_tokens, output_limit
-from .pricing import worst_cost
 from .spec import ModelBinding, ModelSpec
 from .words import Grade, Input, Kind, Status
 
@@ -68,6 +66,8 @@ class DefaultPicker:
                 continue
             reason = _unfit(entry, seat) or situation.callable(entry)
             if reason is None:
+                if entry.status is Status.DEPRECATED:
+                    _say_once(entry, "deprecated", situation)
                 return entry
             skipped[entry.id] = reason
             _say_once(entry, reason, situation)
@@ -80,10 +80,10 @@ class DefaultPicker:
         elif isinstance(asked, Grade):
             for grade in _grades(asked):
                 yield from _pinned(grade, catalog)
-                yield from _cheapest(grade, seat.kind, catalog)
+                yield from catalog.by_price(seat.kind, grade)
         else:
             yield from _pinned(seat.kind.value, catalog)
-            yield from _cheapest(None, seat.kind, catalog)
+            yield from catalog.by_price(seat.kind)
 
 
 def bind(
@@ -137,22 +137,6 @@ def _pinned(key: Grade | str, catalog: Catalog) -> Iterator[ModelEntry]:
         yield catalog.entry(name)
 
 
-def _cheapest(grade: Grade | None, kind: Kind, catalog: Catalog) -> list[ModelEntry]:
-    fitting = [
-        entry
-        for entry in catalog.entries.values()
-        if entry.kind is kind and entry.grade is grade and not entry.named_only and entry.status is Status.OPEN
-    ]
-    return sorted(fitting, key=_price_order)
-
-
-def _price_order(entry: ModelEntry) -> tuple[bool, str, Decimal, str]:
-    """By the price of three parts input and one part output. Unpriced last; currencies are not compared."""
-    price = worst_cost(entry.prices, 3_000_000, 1_000_000)
-    currency = entry.prices.currency if entry.prices else ""
-    return price is None, "" if currency == "USD" else currency, price or Decimal(0), entry.id
-
-
 def _unfit(entry: ModelEntry, seat: Seat) -> str | None:
     """Why an entry does not serve this seat, whatever can be called."""
     spec = seat.spec
@@ -178,7 +162,7 @@ def _say_once(entry: ModelEntry, reason: str, situation: Situation) -> None:
     if reason == TOO_SMALL or (entry.id, reason) in situation.said_once:
         return
     situation.said_once.add((entry.id, reason))
-    log.warning("model %s is skipped: %s", entry.id, reason)
+    log.warning("model %s is %s", entry.id, reason if reason == "deprecated" else f"skipped: {reason}")
 
 
 def _nothing_left(seat: Seat, skipped: dict[str, str], catalog: Catalog) -> Exception:

@@ -94,7 +94,7 @@ class FileStore:
             return CredentialError(f"credential file {self._path} {why}", credential=credential_id, sent=False)
 
         try:
-            with self._path.open("rb") as file:
+            with open(self._path, "rb", opener=_without_waiting) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise refused("is not a regular file")
@@ -117,6 +117,11 @@ class FileStore:
 
     def __repr__(self) -> str:
         return f"FileStore({str(self._path)!r})"
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe in the file's place must not stop the program until somebody writes to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _position(error: BaseException) -> str:

@@ -101,11 +101,15 @@ def test_an_entry_for_its_name_alone_serves_no_grade() -> None:
 
 def test_an_exact_id_is_served_by_it_alone() -> None:
     assert pick(ModelSpec("small-dear")) == "small-dear"
-    assert pick(ModelSpec("small-old")) == "small-old"
     with pytest.raises(ModelResolutionError, match="small-dear: its key is not set"):
         pick(ModelSpec("small-dear"), without("small-dear"))
     with pytest.raises(ModelResolutionError, match="status is disabled"):
         pick(ModelSpec("small-closed"))
+
+
+def test_a_deprecated_entry_serves_its_id_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert pick(ModelSpec("small-old")) == "small-old"
+    assert [record.message for record in caplog.records] == ["model small-old is deprecated"]
 
 
 def test_an_exact_id_falls_back_only_where_its_entry_says_so() -> None:

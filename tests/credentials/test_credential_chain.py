@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import traceback
 from collections.abc import Callable
@@ -190,6 +191,8 @@ def test_a_file_that_is_wrong_says_where_and_shows_nothing_of_it(tmp_path: Path,
 def test_a_file_that_is_not_there_or_no_file_or_not_text(tmp_path: Path, refused) -> None:
     assert "is not set" in refused(Chain(FileStore(tmp_path / "absent.toml")))
     assert "cannot be read" in refused(Chain(FileStore(tmp_path)))
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    assert "is not a regular file" in refused(Chain(FileStore(tmp_path / "pipe")))
     path = tmp_path / "bytes.toml"
     path.write_bytes(b"\xff\xfe")
     path.chmod(0o600)
