@@ -7,14 +7,40 @@ Fields are the file's own names; a number's unit is in its comment. How each is 
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from .words import Depth, Grade, Input, Kind, Status
 
+#: What `parameters` of an entry may set: the options of a call that every wire names alike.
+PARAMETERS = frozenset({"temperature", "top_p", "seed", "stop"})
+
+_SECRET_LOOK = re.compile(r"(sk|pk|rk)-|AIza|A[KS]IA[0-9A-Z]{8}|.{65}")
+
+
+def _credential_id(value: str) -> str:
+    # The value is not shown: whoever wrote a key here must not find it in a log.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or _SECRET_LOOK.match(value):
+        raise ValueError("must be the id of a credential, such as anthropic-api-key, and never the secret itself")
+    return value
+
+
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL that begins with http:// or https://")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must be a plain URL, without a user, a query or a fragment: secrets are credentials")
+    return value
+
+
+CredentialId = Annotated[str, AfterValidator(_credential_id)]
+BaseUrl = Annotated[str, AfterValidator(_url)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
@@ -120,15 +146,25 @@ class ModelEntry(Strict):
     limits: Limits = Limits()
     accounting: Accounting = Accounting()
     prices: Prices | None = None
-    base_url: str | None = None  # overrides the provider's
-    credential: str | None = None  # overrides the provider's
+    base_url: BaseUrl | None = None  # overrides the provider's
+    credential: CredentialId | None = None  # overrides the provider's
     timeout_s: Positive | None = None  # of one attempt; overrides the provider's
     parameters: dict[str, Any] = Field(default_factory=dict)  # temperature, top_p, seed, stop: what the wire takes
-    unsupported: frozenset[str] = frozenset()  # parameters this model refuses, by name
+    unsupported: frozenset[str] = (
+        frozenset()
+    )  # what this model refuses, by name; forced_tool_choice: any or a named tool
     provider_options: dict[str, Any] = Field(default_factory=dict)  # merged last into the wire
     fallbacks: tuple[str, ...] = ()
     named_only: bool = False  # picked by its id, a pin or a fallback; never because its grade fits
     status: Status = Status.OPEN
+
+    @field_validator("parameters")
+    @classmethod
+    def _known_parameters(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if unknown := sorted(value.keys() - PARAMETERS):
+            known = ", ".join(sorted(PARAMETERS))
+            raise ValueError(f"{unknown[0]} is none of {known}: what one wire alone knows goes into provider_options")
+        return value
 
     @field_validator("grade", mode="before")
     @classmethod
@@ -143,6 +179,8 @@ class ModelEntry(Strict):
             raise ValueError(f"only chat models have a grade, not {self.kind.value}")
         if self.grade is Grade.CEILING:
             raise ValueError("CEILING is asked for, not carried: the strongest model is MEGA at most")
+        if refused := sorted(self.parameters.keys() & self.unsupported):
+            raise ValueError(f"{refused[0]} is set in parameters and listed as unsupported")
         if self.max_output_tokens and self.context_window and self.max_output_tokens > self.context_window:
             raise ValueError(f"max_output_tokens {self.max_output_tokens} is above the window {self.context_window}")
         return self
@@ -156,8 +194,8 @@ class ModelEntry(Strict):
 class ProviderSettings(Strict):
     """What all entries of one provider key share."""
 
-    credential: str | None = None
-    base_url: str | None = None
+    credential: CredentialId | None = None
+    base_url: BaseUrl | None = None
     region: str | None = None
     timeout_s: Positive = 600.0  # one attempt, from send to last byte
     idle_timeout_s: Positive = 60.0  # between two events of a stream

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def check(loaded: Loaded, reader: Reader) -> None:
     """Add every breach to the reader's problems."""
     _width(loaded, reader)
+    used = {entry.provider for entry in loaded.entries.values()} | loaded.providers.keys()
+    for unused in loaded.defaults.keys() - used:
+        reader.add(f"no entry has this provider{nearest(unused, used)}", ("defaults", unused))
     for name, limits in loaded.pools.items():
         _pool(name, limits, reader)
     for index, entry in enumerate(loaded.entries.values()):

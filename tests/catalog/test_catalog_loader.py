@@ -36,7 +36,8 @@ models:
     base_url: null
     fallbacks: [backup]
     status: open
-    parameters: {temperature: 0.5, seed: 7, stop: ["\\n"], deep: {a: true, b: null}}
+    parameters: {temperature: 0.5, seed: 7, stop: ["\\n"]}
+    provider_options: {deep: {a: true, b: null, c: [1, text]}}
   - id: backup
     grade: SMALL
     provider: simulated
@@ -61,7 +62,8 @@ def test_a_whole_file_is_read_into_typed_values() -> None:
     assert entry.prices is not None
     assert (entry.prices.input, entry.prices.as_of) == (Decimal("3.00"), date(2026, 11, 1))
     assert entry.base_url is None
-    assert entry.parameters == {"temperature": 0.5, "seed": 7, "stop": ["\n"], "deep": {"a": True, "b": None}}
+    assert entry.parameters == {"temperature": 0.5, "seed": 7, "stop": ["\n"]}
+    assert entry.provider_options == {"deep": {"a": True, "b": None, "c": [1, "text"]}}
     assert isinstance(entry.parameters["seed"], int)
     assert catalog.limits_of(entry) == ("sonnet", catalog.pools["sonnet"])
     assert catalog.pools["sonnet"].fixed is True
@@ -101,6 +103,37 @@ models:
 """)
     assert (error.line, error.key) == (3, "models[0]")
     assert "max_output_tokens 500 is above the window 400" in str(error)
+
+
+def test_a_parameter_that_the_model_refuses_cannot_be_set(refused) -> None:
+    error = refused("""\
+models:
+  - {id: a, grade: SMALL, provider: p, wire_model_id: w, parameters: {seed: 1}, unsupported: [seed]}
+""")
+    assert "seed is set in parameters and listed as unsupported" in str(error)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["sk-ant-api03-0123456789", "AIzaSyA0123456789", "AKIAIOSFODNN7EXAMPLE", "has a space", "x" * 70, "a=b", "$KEY"],
+)
+def test_a_secret_in_place_of_a_credentials_id_is_refused_and_not_shown(refused, secret: str) -> None:
+    for text in (
+        f"providers: {{p: {{credential: '{secret}'}}}}\nmodels: []\n",
+        f"models:\n  - {{id: m, grade: SMALL, provider: p, wire_model_id: w, credential: '{secret}'}}\n",
+    ):
+        error = refused(text)
+        assert "must be the id of a credential" in str(error)
+        assert (error.key or "").endswith(".credential")
+        assert secret not in str(error)
+
+
+def test_defaults_of_a_provider_that_nobody_has_are_an_error(refused) -> None:
+    error = refused(
+        "defaults: {simulatd: {}}\nmodels:\n  - {id: m, grade: SMALL, provider: simulated, wire_model_id: w}\n"
+    )
+    assert (error.line, error.key) == (1, "defaults.simulatd")
+    assert "did you mean simulated?" in str(error)
 
 
 def test_what_belongs_to_an_entry_is_refused_in_the_defaults(refused) -> None:
@@ -171,6 +204,10 @@ def test_what_belongs_to_an_entry_is_refused_in_the_defaults(refused) -> None:
         ("identity: !!str x", None, "YAML tag"),
         ("identity: !!python/object:os.system x", None, "YAML tag"),
         ("<<: 3", None, "<< takes a mapping"),
+        ("parameters: {temprature: 1}", "parameters", "temprature is none of seed, stop, temperature, top_p"),
+        ("base_url: 127.0.0.1:8080", "base_url", "begins with http:// or https://"),
+        ("base_url: http://user:pass@host/", "base_url", "without a user"),
+        ("base_url: https://host/?key=abc", "base_url", "without a user, a query"),
         # Parts that exclude each other.
         ("limits: {pool: x, rpm: 3}", "limits", "pool 'x' already has limits: move rpm to that pool"),
         ("limits: {pool: x, fixed: true}", "limits", "move fixed"),
@@ -311,6 +348,7 @@ def test_b32_an_empty_file_is_an_error(refused, text: str) -> None:
         ("models: []\nembedding_width: 0\n", "at least 1"),
         ("models: []\npools: {a: {pool: b}}\n", "a pool cannot draw on another pool"),
         ("models: []\npools: []\n", "must be a mapping"),
+        ("models: []\ndefaults: {p: {}}\n", "no entry has this provider"),
         ("models: []\ndefaults: []\n", "must be a mapping"),
         (
             "providers: {anthropic: }\nmodels:\n  - {id: m, grade: SMALL, provider: antropic, wire_model_id: w}\n",
