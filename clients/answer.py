@@ -16,6 +16,7 @@ from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.usage import Usage
 
 from .conversation import Block, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from .extract import is_sound
 from .response import Piece, PieceKind, StopReason
 
 
@@ -202,9 +203,11 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str]:
         return {}, ""
     if isinstance(raw, str):
         try:
-            raw = json.loads(raw)
+            source, raw = raw, json.loads(raw)
         except (ValueError, RecursionError) as error:
             return {}, f"the arguments are not JSON ({str(error)[:100]})"
+        if not is_sound(source, raw):
+            return {}, "the arguments hold half a character (a lone surrogate)"
     if not isinstance(raw, dict):
         return {}, f"the arguments must be a JSON object, not {type(raw).__name__}"
     return raw, ""

@@ -47,6 +47,24 @@ def one_value(text: str) -> Any:
     bare = text.strip()
     if not bare:
         raise NotOneValue("the answer is empty")
+    value = _found(bare)
+    if not is_sound(bare, value):
+        raise NotOneValue("a text in the answer holds half a character (a lone surrogate)")
+    return value
+
+
+def is_sound(source: str, value: Any) -> bool:
+    """Whether a value parsed from `source` can be written again: an escape can smuggle in half a character."""
+    if "\\u" not in source and source.isascii():
+        return True
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def _found(bare: str) -> Any:
     whole = _whole(bare)
     if whole is not _NOTHING:
         return whole
