@@ -8,6 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -182,7 +183,8 @@ class BoundEmbeddingsClient:
 
     def _response(self, total: _Total, cut_short: tuple[int, ...]) -> EmbeddingsResponse:
         entry, records = self._client.entry, total.records
-        costs = [record.cost for record in records if record.cost is not None]
+        costs = [record.cost for record in records]
+        known = [cost for cost in costs if cost is not None]
         return EmbeddingsResponse(
             vectors=total.vectors,
             usage=total.usage,
@@ -191,7 +193,7 @@ class BoundEmbeddingsClient:
             served_model=records[-1].served_model if records else None,
             request_ids=tuple(record.request_id for record in records if record.request_id is not None),
             requests=len(records),
-            cost=sum(costs) if costs and len(costs) == len(records) else None,  # type: ignore[arg-type]
+            cost=sum(known, Decimal(0)) if known and len(known) == len(costs) else None,
             currency=entry.prices.currency if entry.prices is not None else None,
             latency_s=sum(record.latency_s for record in records),
             truncated=cut_short,

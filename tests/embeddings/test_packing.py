@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ from interlock.embeddings.packing import (
 )
 from interlock.errors import ContextWindowExceededError, InvalidRequestError
 
-CAP = st.none() | st.integers(1, 60)
+CAP = st.none() | st.integers(10, 60)
 CAPS = st.builds(Caps, items=st.none() | st.integers(1, 8), tokens=CAP, bytes=CAP, item_tokens=CAP)
-SIZES = st.lists(st.tuples(st.integers(0, 70), st.integers(-1, 70)), max_size=60)
+SIZE = st.integers(1, 12) | st.integers(-1, 70)
+SIZES = st.lists(st.tuples(SIZE.map(abs), SIZE), max_size=60)
 
 
 @given(SIZES, CAPS)
@@ -102,6 +104,12 @@ def test_many_impossible_texts_are_counted_and_the_first_are_named(make_entry: A
     with pytest.raises(TextTooLongError, match=r"9 of 9 texts: text 0 .* and 4 more") as caught:
         require_possible(packing, model="m", texts=9)
     assert caught.value.indexes == tuple(range(9))
+
+
+@pytest.mark.parametrize("error_class", [BlankTextError, TextTooLongError])
+def test_b60_the_errors_survive_pickle(error_class: Any) -> None:
+    error = pickle.loads(pickle.dumps(error_class("text 3 is not", indexes=(3, 5), model="m")))
+    assert (str(error), error.indexes, error.model, error.sent) == ("text 3 is not", (3, 5), "m", False)
 
 
 def test_a_batch_remembers_the_estimate_before_its_correction() -> None:

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from interlock.embeddings.providers import wordllama as provider
 from interlock.embeddings.providers.wordllama import WordLlamaEmbeddingsClient
 from interlock.errors import MalformedResponseError
 
@@ -78,21 +80,51 @@ async def test_the_vectors_are_the_packages_own(embeddings: Any) -> None:
     assert response.usage.input_tokens == tokens
 
 
-async def test_the_loop_stays_free_during_a_large_batch(embeddings: Any) -> None:
-    await embeddings.embed("loaded")
-    turns = 0
+class Watched:
+    """The model, and in which thread it was asked for how many texts."""
 
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+    name = "watched"
 
-    counting = asyncio.create_task(count())
-    response = await embeddings.embed_batch([f"text {number} about something or other" * 3 for number in range(3000)])
-    counting.cancel()
-    assert response.vectors.shape == (3000, 1024)
-    assert turns > 100
+    def __init__(self) -> None:
+        self.model, self.asked = provider._load(), list[tuple[threading.Thread, int]]()
+
+    def embed(self, texts: list[str]) -> Any:
+        self.asked.append((threading.current_thread(), len(texts)))
+        return self.model.embed(texts)
+
+
+async def test_a_large_batch_leaves_the_event_loop_in_steps(embeddings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched()
+    monkeypatch.setattr(provider, "_LOADED", [watched])
+    texts = [f"text {number} about something or other" for number in range(1200)]
+    response = await embeddings.embed_batch(texts)
+    assert [count for _, count in watched.asked] == [512, 512, 176]
+    assert threading.main_thread() not in {thread for thread, _ in watched.asked}
+    await embeddings.embed(texts[600])
+    assert watched.asked[-1] == (threading.main_thread(), 1)  # a hop to a thread would cost more than the work
+    np.testing.assert_allclose(response.vectors[600], (await embeddings.embed(texts[600])).vector, atol=1e-6)
+
+
+async def test_a_cancelled_large_batch_ends_between_two_steps(embeddings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched()
+    monkeypatch.setattr(provider, "_LOADED", [watched])
+    started, go_on = threading.Event(), threading.Event()
+    ask = watched.embed
+
+    def held(texts: list[str]) -> Any:
+        started.set()
+        assert go_on.wait(10)
+        return ask(texts)
+
+    monkeypatch.setattr(watched, "embed", held)
+    task = asyncio.create_task(embeddings.embed_batch(["some words of a text"] * 2000))
+    assert await asyncio.to_thread(started.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(watched.asked) == 1
 
 
 async def test_several_calls_at_once_give_what_one_gives(embeddings: Any) -> None:
