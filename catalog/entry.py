@@ -11,7 +11,6 @@ import re
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -30,17 +29,7 @@ def _credential_id(value: str) -> str:
     return value
 
 
-def _url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be a URL that begins with http:// or https://")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("must be a plain URL, without a user, a query or a fragment: secrets are credentials")
-    return value
-
-
 CredentialId = Annotated[str, AfterValidator(_credential_id)]
-BaseUrl = Annotated[str, AfterValidator(_url)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
@@ -146,7 +135,7 @@ class ModelEntry(Strict):
     limits: Limits = Limits()
     accounting: Accounting = Accounting()
     prices: Prices | None = None
-    base_url: BaseUrl | None = None  # overrides the provider's
+    base_url: str | None = None  # overrides the provider's
     credential: CredentialId | None = None  # overrides the provider's
     timeout_s: Positive | None = None  # of one attempt; overrides the provider's
     parameters: dict[str, Any] = Field(default_factory=dict)  # temperature, top_p, seed, stop: what the wire takes
@@ -195,7 +184,7 @@ class ProviderSettings(Strict):
     """What all entries of one provider key share."""
 
     credential: CredentialId | None = None
-    base_url: BaseUrl | None = None
+    base_url: str | None = None
     region: str | None = None
     timeout_s: Positive = 600.0  # one attempt, from send to last byte
     idle_timeout_s: Positive = 60.0  # between two events of a stream

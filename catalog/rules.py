@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from .document import Path
 from .entry import Limits, ModelEntry
@@ -19,14 +20,16 @@ def check(loaded: Loaded, reader: Reader) -> None:
     used = {entry.provider for entry in loaded.entries.values()} | loaded.providers.keys()
     for unused in loaded.defaults.keys() - used:
         reader.add(f"no entry has this provider{nearest(unused, used)}", ("defaults", unused))
+    for key, settings in loaded.providers.items():
+        _base_url(settings.base_url, ("providers", key, "base_url"), reader)
     for name, limits in loaded.pools.items():
         _pool(name, limits, reader)
     for index, entry in enumerate(loaded.entries.values()):
         _entry(entry, ("models", index), loaded, reader)
-    for key, ids in loaded.pins.items():
-        name = key.name if isinstance(key, Grade) else key
+    for pin, ids in loaded.pins.items():
+        name = pin.name if isinstance(pin, Grade) else pin
         for position, pinned in enumerate(ids):
-            _pin(key, pinned, ("pins", name, position), loaded, reader)
+            _pin(pin, pinned, ("pins", name, position), loaded, reader)
 
 
 def _width(loaded: Loaded, reader: Reader) -> None:
@@ -48,6 +51,19 @@ def _width(loaded: Loaded, reader: Reader) -> None:
             )
 
 
+def _base_url(url: str | None, path: Path, reader: Reader) -> None:
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        reader.add("must be a URL that begins with http:// or https://", path)
+    elif parts.username or parts.password or parts.query or parts.fragment:
+        reader.add("must be a plain URL, without a user, a query or a fragment: secrets are credentials", path)
+
+
 def _index(loaded: Loaded, entry: ModelEntry) -> int:
     return list(loaded.entries).index(entry.id)
 
@@ -58,6 +74,7 @@ def _pool(name: str, limits: Limits, reader: Reader) -> None:
 
 
 def _entry(entry: ModelEntry, path: Path, loaded: Loaded, reader: Reader) -> None:
+    _base_url(entry.base_url, (*path, "base_url"), reader)
     pool = entry.limits.pool
     if pool is not None and pool not in loaded.pools:
         reader.add(f"there is no pool {pool}{nearest(pool, loaded.pools)}", (*path, "limits", "pool"))

@@ -205,6 +205,7 @@ def test_what_belongs_to_an_entry_is_refused_in_the_defaults(refused) -> None:
         ("identity: !!python/object:os.system x", None, "YAML tag"),
         ("<<: 3", None, "<< takes a mapping"),
         ("parameters: {temprature: 1}", "parameters", "temprature is none of seed, stop, temperature, top_p"),
+        ("base_url: http://[", "base_url", "begins with http:// or https://"),
         ("base_url: 127.0.0.1:8080", "base_url", "begins with http:// or https://"),
         ("base_url: http://user:pass@host/", "base_url", "without a user"),
         ("base_url: https://host/?key=abc", "base_url", "without a user, a query"),
