@@ -148,13 +148,23 @@ def _refusal(index: int, tokens: int, size: int, caps: Caps) -> Impossible | Non
 
 
 def plan_requests(
-    entry: ModelEntry, texts: Sequence[str], *, count: Callable[[str], int], max_bytes: int | None = None
+    entry: ModelEntry,
+    texts: Sequence[str],
+    *,
+    count: Callable[[str], int],
+    max_bytes: int | None = None,
+    truncate: bool = False,
 ) -> Packing:
     """The requests that `texts` take on this entry: the one plan behind both what is reserved and what is sent.
 
-    `count` gives the tokens of a text. What is reserved is `calls` requests of at most `largest_tokens` each.
+    `count` gives the tokens of a text. What is reserved is `calls` requests of at most `largest_tokens` each. With
+    `truncate` a text that is too long counts as much as will be left of it.
     """
-    return pack([count(text) for text in texts], [_size(text) for text in texts], Caps.of(entry, max_bytes=max_bytes))
+    caps = Caps.of(entry, max_bytes=max_bytes)
+    tokens, longest = [count(text) for text in texts], caps.longest_text
+    if truncate and longest is not None:
+        tokens = [min(each, longest) for each in tokens]
+    return pack(tokens, [_size(text) for text in texts], caps)
 
 
 def _size(text: str) -> int:

@@ -84,6 +84,13 @@ def test_b37_the_impossible_text_is_named_before_anything_is_sent(make_entry: An
     assert isinstance(caught.value, ContextWindowExceededError)
 
 
+def test_what_will_be_cut_counts_as_what_is_left_of_it(make_entry: Any) -> None:
+    entry = make_entry(context_window=100, max_batch_tokens=150)
+    packing = plan_requests(entry, ["x" * 40, "x" * 4000, "x" * 60], count=len, truncate=True)
+    assert [(batch.indexes, batch.tokens) for batch in packing.batches] == [((0, 1), 140), ((2,), 60)]
+    assert not packing.impossible
+
+
 @pytest.mark.parametrize(("text", "why"), [("", "text 1 is empty"), ("\ud800", "text 1 holds a lone surrogate")])
 def test_b37_a_blank_text_is_named(make_entry: Any, text: str, why: str) -> None:
     packing = plan_requests(make_entry(), ["a", text], count=len)
