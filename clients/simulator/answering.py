@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ from .answers import as_answer, default_answer
 from .buckets import Meter
 from .connection import ClientLeftError, Connection
 from .exchange import UNSET, Answer, Ask, Reply
+from .filling import UnfillableSchemaError
 from .framing import Framer
 from .log import SeenRequest
 from .replying import Numbering, make_reply
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 _JSON = (b"content-type", b"application/json")
 _STREAM: Headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+_log = logging.getLogger(__name__)
 _PLAIN = Step(name="plain")
 
 
@@ -138,7 +142,7 @@ class Answering:
             await self._pause(serving.latency_of(self._entry) + step.delay_s)
             reply = make_reply(
                 ask,
-                self._answer(ask, step),
+                await self._answer(ask, step),
                 truncated=step.is_truncated,
                 halved=step.is_truncated and step.reply is None,
                 cache=cache,
@@ -154,16 +158,35 @@ class Answering:
                 await self._stream(ask, reply, step, settled)
             else:
                 await self._single(ask, reply, step, settled)
+        except WireError as error:
+            await self.refuse_error(error)
         finally:
             settled.close()
 
-    def _answer(self, ask: Ask, step: Step) -> Answer:
+    async def _answer(self, ask: Ask, step: Step) -> Answer:
+        """What the step says, else the answer function, else the text. Raises WireError where none can be made."""
         given = step.reply
         if given is None and self._serving.answer is not None:
-            given = as_answer(self._serving.answer(self._entry))
-        if given is None:
-            return default_answer(ask, self._serving.seed)
-        return given if _says_something(given) else _completed(given, default_answer(ask, self._serving.seed))
+            given = await self._asked_answer(self._serving.answer)
+        if given is not None and _says_something(given):
+            return given
+        try:
+            default = default_answer(ask, self._serving.seed)
+        except UnfillableSchemaError as error:
+            raise WireError(400, f"The schema cannot be obeyed: {error}") from error
+        return default if given is None else _completed(given, default)
+
+    async def _asked_answer(self, function: Callable[[SeenRequest], Any]) -> Answer:
+        try:
+            given = function(self._entry)
+            if inspect.isawaitable(given):
+                given = await self._connection.while_here(given)
+        except ClientLeftError:
+            raise
+        except Exception as error:
+            _log.exception("the answer function failed on request %d", self._entry.number)
+            raise WireError(500, f"The answer function raised {error!r}") from error
+        return as_answer(given)
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from .wires.wire import Headers
 
@@ -15,6 +16,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
+
+T = TypeVar("T")
 
 TRANSPORT = "interlock.transport"  # where the loopback server leaves the socket's transport in the scope's state
 
@@ -75,16 +78,22 @@ class Connection:
 
     async def pause(self, seconds: float) -> None:
         """Wait that long. Raises ClientLeftError as soon as the client leaves."""
+        await self.while_here(self._sleep(seconds))
+
+    async def while_here(self, work: Awaitable[T]) -> T:
+        """Await `work`. As soon as the client leaves it is cancelled, and ClientLeftError raised."""
         watcher = self._watch()
-        sleeper: asyncio.Future[None] = asyncio.ensure_future(self._sleep(seconds))
+        task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait((watcher, sleeper), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((watcher, task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sleeper.cancel()
-            await asyncio.wait((sleeper,))
+            task.cancel()
+            await asyncio.wait((task,))
         if watcher.done():
+            with contextlib.suppress(BaseException):
+                task.result()  # a failure that nobody will hear of
             raise ClientLeftError
-        sleeper.result()
+        return task.result()
 
     async def until_left(self) -> None:
         """Wait until the client leaves (or the server stops)."""

@@ -33,8 +33,8 @@ class Ask:
     `prompt` is all the text that counts as input; `marks` are (text up to it, lifetime in seconds) per cache mark.
     """
 
-    model: str
-    text: str
+    model: str = ""
+    text: str = ""
     system: str = ""
     prompt: str = ""
     max_output_tokens: int | None = None
@@ -50,6 +50,9 @@ class Ask:
     marks: tuple[tuple[str, float], ...] = ()
     include_usage: bool = False
     logprobs: int | None = None  # top alternatives a token; None: not asked for
+
+
+NOTHING_ASKED: Final = Ask()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

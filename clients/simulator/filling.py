@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .formats import formatted
+from .numbers import number
 from .patterns import matching
 
 _DEEP = 6  # below this only what is required is filled
@@ -286,66 +287,16 @@ class _Filler:
         return words[self._pick(path, len(words))]
 
     def _number(self, schema: Schema, path: str, *, whole: bool) -> int | float:
-        step = schema.get("multipleOf", 1 if whole else None)
-        for number in self._source.numbers:
-            if _inside(number, schema) and _is_multiple(number, step):
-                if not whole:
-                    return number
-                if number == int(number):
-                    return int(number)
-        low, high = _bounds(schema, whole)
-        return _number_between(low, high, step, whole, self._hash(path), path, schema)
+        found = number(schema, self._source.numbers, self._hash(path), whole=whole)
+        if found is None:
+            raise UnfillableSchemaError(f"{path}: no number in the range")
+        return found
 
     def _hash(self, path: str) -> int:
         return zlib.crc32(path.encode(), self._source.seed)
 
     def _pick(self, path: str, count: int) -> int:
         return self._hash(path) % count
-
-
-def _bounds(schema: Schema, whole: bool) -> tuple[float, float]:
-    lows = [schema[word] for word in ("minimum", "exclusiveMinimum") if word in schema]
-    highs = [schema[word] for word in ("maximum", "exclusiveMaximum") if word in schema]
-    low, high = max(lows, default=None), min(highs, default=None)
-    if low is None and high is None:
-        return 0, 10 if whole else 1
-    if low is None:
-        assert high is not None
-        return high - 10, high
-    return low, low + 10 if high is None else high
-
-
-def _number_between(
-    low: float, high: float, step: float | None, whole: bool, choice: int, path: str, schema: Schema
-) -> int | float:
-    if step is None:
-        shares = [(choice % 101) / 100, 0.5, 0.25, 0.75]
-        candidates: list[float] = [round(low + (high - low) * share, 4) for share in shares]
-        candidates += [low + (high - low) * share for share in shares]
-    else:
-        if whole and step != int(step):
-            step = step * 10 ** max(0, len(str(step).partition(".")[2]))  # a whole multiple of a fraction
-        first, last = math.ceil(low / step), math.floor(high / step)
-        count = max(0, last - first + 1)
-        offsets = [choice % count, 0, 1, count - 1, count // 2] if count else []
-        candidates = [(first + offset) * step for offset in offsets]
-    for number in candidates:
-        if _inside(number, schema) and _is_multiple(number, schema.get("multipleOf")):
-            return int(number) if whole else number
-    raise UnfillableSchemaError(f"{path}: no number in the range")
-
-
-def _inside(number: float, schema: Schema) -> bool:
-    return (
-        bool(number >= schema.get("minimum", -math.inf))
-        and number <= schema.get("maximum", math.inf)
-        and number > schema.get("exclusiveMinimum", -math.inf)
-        and number < schema.get("exclusiveMaximum", math.inf)
-    )
-
-
-def _is_multiple(number: float, step: float | None) -> bool:
-    return step is None or math.isclose(number / step, round(number / step), rel_tol=0, abs_tol=1e-9)
 
 
 def _is_of_type(value: Any, kind: Any) -> bool:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .exchange import Ask
+from .exchange import NOTHING_ASKED, Ask
 
 Kind = Literal["chat", "count", "models", "other"]
 Cut = Literal["clean", "close", "reset", "client"]
@@ -33,7 +33,7 @@ class SeenRequest:
     model: str
     body: dict[str, Any]
     headers: Mapping[str, str]
-    ask: Ask | None = None
+    ask: Ask = NOTHING_ASKED
     streamed: bool = False
     status: int | None = None
     step: str | None = None
@@ -48,7 +48,7 @@ class SeenRequest:
     @property
     def text(self) -> str:
         """What the last user turn says."""
-        return self.ask.text if self.ask is not None else ""
+        return self.ask.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,10 @@ class RequestLog:
         self.total = 0
         self.chats = 0
         self.refused = 0
+        self.dropped = False
 
     def add(self, entry: SeenRequest) -> None:
+        self.dropped = self.dropped or len(self.entries) == self.entries.maxlen
         self.entries.append(entry)
         self.total += 1
         self.chats += entry.kind == "chat"
@@ -114,6 +116,7 @@ class RequestLog:
         """Forget all but the numbering."""
         self.entries.clear()
         self.chats = self.refused = 0
+        self.dropped = False
 
 
 def measure(

@@ -35,8 +35,8 @@ class SimulatedProvider:
     limits: per model as it is named on the wire, "*" for each model not named; one PublishedLimits stands for "*".
         None has no limits.
     serves: the share of its published rates at which it really refills. Headers always tell the published story.
-    answer: makes the answer of each request that no step answers: an Answer, text, or a JSON value. None: answers from
-        the request's own text that obey its schema or forced tool.
+    answer: makes the answer of each request that no step answers: an Answer, text, or a JSON value; it may be async.
+        None: answers from the request's own text that obey its schema or forced tool.
     latency_s: seconds before an answer, or a function of the request. tokens_per_s: how fast output comes after that.
     seed: ids, and what answers take from nowhere else, are the same for the same seed and order of requests.
     now, sleep: the clock of limits, log and pauses. wall: the time of day, with its zone, for headers and answers.
@@ -230,13 +230,15 @@ class SimulatedProvider:
         Without `since_s` the window begins with the provider and its full buckets count as served; a window that
         begins later is taken to begin with them empty.
         """
-        serving = self._serving
+        serving, log = self._serving, self._serving.log
         until = serving.now() if until_s is None else until_s
         since = self._started_s if since_s is None else since_s
+        if log.dropped and (since_s is None or log.entries[0].at_s > since_s):
+            raise ValueError("the log has dropped requests of that window: set keep_requests higher, or since_s later")
         if model is None and len(serving.meters) == 1:
             model = next(iter(serving.meters))
         meter = serving.meter(model) if model is not None else None
-        entries = [entry for entry in serving.log.entries if model in (None, entry.model)]
+        entries = [entry for entry in log.entries if model in (None, entry.model)]
         return measure(
             entries,
             meter.served_rates() if meter is not None else {},

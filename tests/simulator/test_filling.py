@@ -102,16 +102,20 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         inner.map(lambda each: Optional[each]),  # noqa: UP045
         inner.map(lambda each: list[each]),  # type: ignore[valid-type]
         st.builds(
-            lambda each, low, span: Annotated[list[each], _sized(low, span)],
+            lambda each, low, span: Annotated[list[each], _sized(low, span)],  # type: ignore[valid-type]
             inner,
             st.integers(0, 5),
             st.integers(0, 3),
         ),
         st.builds(lambda low: Annotated[set[str], Field(min_length=low)], st.integers(0, 12)),
         inner.map(lambda each: dict[str, each]),  # type: ignore[valid-type]
-        st.builds(lambda each, low: Annotated[dict[str, each], Field(min_length=low)], inner, st.integers(0, 4)),
+        st.builds(
+            lambda each, low: Annotated[dict[str, each], Field(min_length=low)],  # type: ignore[valid-type]
+            inner,
+            st.integers(0, 4),
+        ),
         st.tuples(inner, inner).map(lambda pair: tuple[pair]),  # type: ignore[valid-type]
-        inner.map(lambda each: tuple[each, ...]),
+        inner.map(lambda each: tuple[each, ...]),  # type: ignore[valid-type]
         st.lists(inner, min_size=1, max_size=4).flatmap(_models),
     )
 
@@ -167,7 +171,7 @@ def test_a_definition_that_contains_itself_ends() -> None:
 
 def test_strict_schemas_with_nullable_recursion_end() -> None:
     node = {"type": "object", "required": ["next"], "additionalProperties": False}
-    node["properties"] = {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}  # type: ignore[assignment]
+    node["properties"] = {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}
     value = fill({"$ref": "#/$defs/Node", "$defs": {"Node": node}}, source_of(TEXT, 0))
     assert json.dumps(value).count("next") <= 3
 

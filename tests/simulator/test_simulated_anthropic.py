@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -25,6 +26,10 @@ TOOL: Any = {"name": "route", "description": "Routes a ticket.", "input_schema":
 
 def user(text: Any = TEXT) -> list[Any]:
     return [{"role": "user", "content": text}]
+
+
+def schema_of(**schema: Any) -> Any:
+    return {"format": {"type": "json_schema", "schema": schema}}
 
 
 async def test_an_answer_comes_from_the_text(anthropic: AsyncAnthropic, provider: SimulatedProvider) -> None:
@@ -260,6 +265,9 @@ async def test_b62_blocks_without_text_are_refused(anthropic: AsyncAnthropic) ->
         ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, "must be greater than `thinking.budget_tokens`"),
         ({"thinking": {"type": "deep"}}, "thinking.type"),
         ({"output_config": {"format": {"type": "json"}}}, "output_config.format.type"),
+        ({"output_config": schema_of(type="integer", minimum=1)}, "For 'integer' type, properties minimum are not"),
+        ({"output_config": schema_of(type="array", items={"type": "string", "maxLength": 3})}, "maxLength are not"),
+        ({"output_config": schema_of(**{"$ref": "#/$defs/x"})}, "The schema cannot be obeyed"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}, "additionalProperties"),
         (
             {"system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}] * 5},
@@ -358,3 +366,33 @@ async def test_the_same_seed_gives_the_same_answers_and_ids() -> None:
 
     assert await ids(7) == await ids(7)
     assert await ids(7) != await ids(8)
+
+
+async def test_an_answer_function_may_wait_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    gate = asyncio.Event()
+
+    async def answer(request: Any) -> str:
+        if request.text == "fail":
+            raise KeyError("no such answer")
+        await gate.wait()
+        return f"answered {request.text}"
+
+    async with (
+        SimulatedProvider(answer=answer) as provider,
+        AsyncAnthropic(api_key="k", base_url=provider.anthropic_url, max_retries=0) as client,
+    ):
+
+        async def ask(text: str) -> Any:
+            return await client.messages.create(model="m", max_tokens=100, messages=user(text))
+
+        with pytest.raises(sdk.InternalServerError, match="no such answer"):
+            await ask("fail")
+        assert "the answer function failed on request 0" in caplog.text
+        waiting, leaving = asyncio.ensure_future(ask("one")), asyncio.ensure_future(ask("two"))
+        while provider.count < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        leaving.cancel()
+        gate.set()
+        assert (await waiting).content[0].text == "answered one"
+        with pytest.raises(asyncio.CancelledError):
+            await leaving

@@ -17,7 +17,7 @@ OPENAI = "/v1/chat/completions"
 
 def client_of(provider: SimulatedProvider) -> httpx2.AsyncClient:
     """Straight into the app: no socket is needed to see a limit bind."""
-    transport = httpx2.ASGITransport(app=provider.app)  # type: ignore[arg-type]
+    transport = httpx2.ASGITransport(app=provider.app)
     headers = {"x-api-key": "k", "anthropic-version": "2026-10-21"}
     return httpx2.AsyncClient(transport=transport, base_url="http://simulated", headers=headers)
 
@@ -249,3 +249,24 @@ def test_a_charge_is_taken_whole_or_not_at_all() -> None:
     assert meter.published(0)["requests"].remaining == 10
     assert meter.admit(Charge(1, 100, 0, 0), 0) is None
     assert meter.published(0)["tokens"].remaining == 0
+
+
+async def test_limits_may_change_while_it_serves(time: Any) -> None:
+    provider = SimulatedProvider(limits={"m": PublishedLimits(rpm=2)}, now=time.now)
+    async with client_of(provider) as client:
+        assert await admitted(client, ANTHROPIC, body()) == 2
+        provider.publish("m", PublishedLimits(rpm=2))  # the same: nothing begins anew
+        assert await admitted(client, ANTHROPIC, body()) == 0
+        provider.publish("m", PublishedLimits(rpm=3))
+        assert await admitted(client, ANTHROPIC, body()) == 3
+
+
+async def test_goodput_of_requests_that_are_no_longer_kept_is_not_guessed(time: Any) -> None:
+    provider = SimulatedProvider(limits=PublishedLimits(rpm=60), keep_requests=2, now=time.now)
+    async with client_of(provider) as client:
+        for _ in range(3):
+            time.now_s += 1
+            await client.post(ANTHROPIC, json=body())
+    with pytest.raises(ValueError, match="keep_requests"):
+        provider.goodput()
+    assert provider.goodput(since_s=time.now_s - 1).answered == 2

@@ -138,7 +138,7 @@ async def test_b24_every_call_needs_its_result(openai: AsyncOpenAI) -> None:
         {"id": f"c{index}", "type": "function", "function": {"name": "route", "arguments": "{}"}} for index in range(2)
     ]
     turns: list[Any] = [*user(), {"role": "assistant", "content": None, "tool_calls": calls}]
-    results = [{"role": "tool", "tool_call_id": call["id"], "content": "sent to billing"} for call in calls]
+    results: list[Any] = [{"role": "tool", "tool_call_id": call["id"], "content": "sent to billing"} for call in calls]
     completion = await openai.chat.completions.create(model="m", messages=[*turns, *results])
     assert (completion.choices[0].message.content or "").startswith("sent to billing")
     for messages, said in (
@@ -247,7 +247,10 @@ async def test_cached_tokens_are_a_part_of_the_prompt(openai: AsyncOpenAI, provi
 
 
 async def test_images_and_files_cost_tokens(openai: AsyncOpenAI, provider: SimulatedProvider) -> None:
-    parts = [{"type": "text", "text": "See."}, {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+    parts: list[Any] = [
+        {"type": "text", "text": "See."},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+    ]
     await openai.chat.completions.create(model="m", messages=user(parts))
     assert provider.requests[0].input_tokens == 1 + 1_500
 

@@ -83,7 +83,7 @@ async def test_cuts_leave_nothing_in_the_error_log(caplog: pytest.LogCaptureFixt
         for how in ("clean", "close", "reset"):
             for after_pieces in (None, 1):
                 for stream in (False, True):
-                    provider.script(Step.cut(after_pieces, how))  # type: ignore[arg-type]
+                    provider.script(Step.cut(after_pieces, how))
                     try:
                         await client.post(provider.base_url + PATH, json=BODY | {"stream": stream})
                     except httpx2.TransportError:
@@ -235,7 +235,7 @@ async def test_answers_are_sent_at_once() -> None:
 async def test_the_app_alone_needs_no_socket() -> None:
     provider = SimulatedProvider()
     provider.script(Step.answer("Hello."), Step.cut(0, "reset"))
-    transport = httpx2.ASGITransport(app=provider.app)  # type: ignore[arg-type]
+    transport = httpx2.ASGITransport(app=provider.app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://x", headers=KEY) as client:
         assert (await client.post(PATH, json=BODY)).json()["content"][0]["text"] == "Hello."
         with pytest.raises(ConnectionResetError):

@@ -11,7 +11,7 @@ from typing import Any
 from ..counting import DOCUMENT_TOKENS, IMAGE_TOKENS
 from ..exchange import Ask, AskedTool
 from ..replying import sign
-from .schemas import require_closed_objects
+from .schemas import require_closed_objects, unsupported_words
 from .wire import WireError
 
 _PARAMETERS_TEXT = """
@@ -111,6 +111,10 @@ class Reader:
             path = require_closed_objects(schema)
             if path is not None:
                 message = "For 'object' type, 'additionalProperties' must be explicitly set to false"
+                raise WireError(400, f"output_config.format.schema: {message}")
+            refused = unsupported_words(schema)
+            if refused is not None:
+                message = f"For '{refused[0]}' type, properties {', '.join(refused[1])} are not supported"
                 raise WireError(400, f"output_config.format.schema: {message}")
         return schema
 
@@ -247,22 +251,23 @@ def _result_text(block: Mapping[str, Any], prompt: _Prompt) -> str:
 
 
 def _system(system: Any, prompt: _Prompt) -> str:
-    if system is None:
+    if system is None or system == "":
         return ""
-    blocks = [{"type": "text", "text": system}] if isinstance(system, str) and system else system
-    if not isinstance(blocks, list):
-        if system == "":
-            return ""
+    if isinstance(system, str):
+        system = [{"type": "text", "text": system}]
+    if not isinstance(system, list):
         raise WireError(400, "system: Input should be a valid list")
-    for block in blocks:
-        _text(block, "system")
-        prompt.add(block["text"], block)
-    return "\n".join(block["text"] for block in blocks)
+    texts: list[str] = []
+    for block in system:
+        texts.append(_text(block, "system"))
+        prompt.add(texts[-1], block)
+    return "\n".join(texts)
 
 
 def _tools(body: dict[str, Any], prompt: _Prompt) -> tuple[AskedTool, ...]:
     tools = []
-    for index, tool in enumerate(body.get("tools") or ()):
+    given: list[dict[str, Any]] = body.get("tools") or []
+    for index, tool in enumerate(given):
         name = tool.get("name")
         if not isinstance(name, str):
             raise WireError(400, f"tools.{index}.name: Field required")

@@ -133,7 +133,7 @@ class OpenAIChatWire:
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in reply.tool_calls
             ]
-        choice = {"index": 0, "message": message, "finish_reason": _finish(reply), "logprobs": None}
+        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": _finish(reply), "logprobs": None}
         if ask.logprobs is not None and reply.text:
             choice["logprobs"] = {"content": logprobs_of(reply.text, ask.logprobs), "refusal": None}
         return {
@@ -159,7 +159,7 @@ class OpenAIChatWire:
                 chunk = _chunk(reply, {"content": piece}) | usage
                 if ask.logprobs is not None:
                     logprobs = {"content": logprobs_of(piece, ask.logprobs), "refusal": None}
-                    chunk["choices"][0]["logprobs"] = logprobs
+                    chunk = _chunk(reply, {"content": piece}, logprobs=logprobs) | usage
                 yield Event("piece", _data(chunk))
         for index, call in enumerate(reply.tool_calls):
             function = {"name": call.name, "arguments": ""}
@@ -179,7 +179,9 @@ class OpenAIChatWire:
         return {"object": "list", "data": data}
 
 
-def _chunk(reply: Reply, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+def _chunk(
+    reply: Reply, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None
+) -> dict[str, Any]:
     return {
         "id": reply.id,
         "object": "chat.completion.chunk",
@@ -187,7 +189,7 @@ def _chunk(reply: Reply, delta: dict[str, Any], finish: str | None = None) -> di
         "model": reply.model,
         "service_tier": "default",
         "system_fingerprint": None,
-        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+        "choices": [{"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}],
     }
 
 

@@ -86,8 +86,8 @@ class Reader:
         if kind != "json_schema":
             message = "Supported values are: 'json_object', 'json_schema', and 'text'."
             raise WireError(400, f"Invalid value: '{kind}'. {message}", param="response_format", code="invalid_value")
-        named = form.get("json_schema")
-        name = named.get("name") if isinstance(named, Mapping) else None
+        named: Mapping[str, Any] = form.get("json_schema") or {}
+        name = named.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             message = "Missing required parameter: 'response_format.json_schema.name'."
             param = "response_format.json_schema.name"

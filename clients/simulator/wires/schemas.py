@@ -33,3 +33,26 @@ def require_all_properties(schema: Mapping[str, Any]) -> tuple[tuple[str, ...], 
             if name not in each.get("required", ()):
                 return path, name
     return None
+
+
+_UNSUPPORTED = {
+    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "string": ("minLength", "maxLength"),
+    "array": ("maxItems", "uniqueItems"),
+}
+
+
+def unsupported_words(schema: Any) -> tuple[str, tuple[str, ...]] | None:
+    """A type and the words beside it that a constrained answer cannot obey; None if there are none."""
+    if not isinstance(schema, Mapping):
+        return None
+    kind = schema.get("type")
+    found = tuple(word for word in _UNSUPPORTED.get(kind, ()) if word in schema) if isinstance(kind, str) else ()
+    if kind == "array" and schema.get("minItems", 0) > 1:
+        found = (*found, "minItems")
+    if found:
+        return str(kind), found
+    parts = [schema.get("items"), *schema.get("anyOf", ()), *schema.get("allOf", ())]
+    parts += [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    return next((each for each in map(unsupported_words, parts) if each is not None), None)
