@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from .limiter import TokenBucketRateLimiter
-    from .line import Group, Share
+    from .queues import Group, Share
 
 
 @runtime_checkable

@@ -247,10 +247,13 @@ class Admission:
 
     # What a reservation and its permits do.
 
-    def settle(self, pool: Pool, waiting: Waiting, reserved: Charge | None, used: Charge) -> None:
+    def settle(
+        self, pool: Pool, waiting: Waiting, reserved: Charge | None, used: Charge, *, drained: bool = False
+    ) -> None:
         """One call has ended: give back what it did not use of its reservation, or owe what it used beyond.
 
-        The workflow's share is corrected by the same, in seconds of the pool.
+        The workflow's share is corrected by the same, in seconds of the pool. `drained`: a 429 has emptied the pool,
+        so what the refused calls took is gone from it; giving it back would send the next burst. Only a debt is eased.
         """
         now = self.clock.now()
         pool.settled += 1
@@ -261,7 +264,10 @@ class Admission:
         before = after = 0.0
         for level in levels:
             a, b, unit_s = taken[level.part], used[level.part], level.unit_s
-            backs.append(a - b)
+            back = a - b
+            if drained and back > 0:
+                back = min(back, max(-level.level(now), 0.0))
+            backs.append(back)
             if a * unit_s > before:
                 before = a * unit_s
             if b * unit_s > after:

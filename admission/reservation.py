@@ -74,8 +74,10 @@ class Permit:
         if state == OPEN or outcome.kind is OutcomeKind.UNSENT:
             self._admission.settle(self._call.pool, self._waiting, self.reserved, NOTHING)
         else:
-            self._admission.settle(self._call.pool, self._waiting, self.reserved, self._used(outcome))
+            # A hold must stand before anything is given back, or what comes back would be sent into it.
             self._admission.learn(self._call.pool, outcome, self._epoch, self._sent_at)
+            drained = outcome.kind is OutcomeKind.RATE_LIMITED
+            self._admission.settle(self._call.pool, self._waiting, self.reserved, self._used(outcome), drained=drained)
 
     def _used(self, outcome: CallOutcome) -> Charge:
         kind = outcome.kind

@@ -277,8 +277,8 @@ class SpendGate:
         self._next(asks)
         self._look((freed,))
 
-    def _next(self, asks: _Asks) -> list[_Purse]:
-        """Look at the first of these asks and on while they are decided. Returns the caps that others may now have."""
+    def _next(self, asks: _Asks) -> None:
+        """Look at the first of these asks, and on while they are decided; the first that is not is parked."""
         while asks.queue:
             hold = asks.queue[0]
             hold.error = self._over(hold)
@@ -294,7 +294,6 @@ class SpendGate:
                 self._delivery.put(hold)
             else:
                 self._grant(hold)
-        return list(asks.purses)
 
     def _look(self, purses: Iterable[_Purse]) -> None:
         """Room may have come on these caps: the oldest that is short of each may go, and then the next."""
@@ -310,5 +309,3 @@ class SpendGate:
             self._unpark(asks)
             self._next(asks)
             look.append(purse)
-            if asks.lacks is not None and asks.lacks is not purse:
-                continue

@@ -1,6 +1,33 @@
-"""The throttle of a pool: what its providers' refusals teach. Pure: the time is an argument.
+"""The throttle of a pool: what its provider's refusals teach. Pure: the time is an argument.
 
-(essay)
+A published limit is not what is served: accounts are smaller than the page says, others share them, and a provider
+short of capacity serves less to everyone. So a pool's refill is divided by a slowdown s in [1, 10], found by trying.
+
+429
+    The pool is held for the provider's hint (jitter only adds; without a hint 1 s, doubling within an episode, until
+    something succeeds) and its levels drop to at most 0. The drain matters more than any formula: after a 429 the
+    provider has next to nothing left, and whatever our level says is wrong. At the end of the hold one call goes on
+    credit and the rest follow the refill, so there is no herd. s grows by a factor, once per *epoch*: a grant carries
+    the number of the last change, and a refusal of a call from before it (of many in flight, most are) cuts nothing
+    twice; its hint still prolongs the hold.
+
+A hint above 60 s
+    closes the pool: one probe passes every 60 s, until a probe succeeds or the hint has run out.
+
+529
+    s grows harder, at most once in five seconds; nothing is held or drained.
+
+Recovery
+    is by time, and only when a call sent since the last change has succeeded (counting successes collapses where calls
+    are slow: the slower the pool, the fewer there are to count). Since everything after a drain goes by the refill, a
+    rate that is too high is refused within seconds, so the rate of the last failure is a good guess of the true one:
+    s decays quickly, 5% a second, to just above where it failed, and from there probes: a step of 2%, doubled after
+    each that holds, back to 2% on a failure. The time between probes starts at 5 s and doubles when it fails where it
+    failed before, up to 40 s; beyond that place it is 5 s again. A steady limit is so tried ever more rarely, and one
+    that has opened is found in a minute or two.
+
+The numbers were settled on by simulation (tests/admission/test_throttle_simulation.py): against providers that serve
+100, 60 and 30% of what they publish it gets 99% of what they serve.
 """
 
 from __future__ import annotations
@@ -8,24 +35,27 @@ from __future__ import annotations
 from math import inf
 
 MAX_SLOWDOWN = 10.0
-LONGEST_HOLD_S = 60.0  # a longer hint closes the pool and is probed
-HOLD_JITTER = 0.1  # of the hint, added only
-FIRST_HOLD_S = 1.0  # without a hint; doubles within an episode
+LONGEST_HOLD_S = 60.0
+HOLD_JITTER = 0.1  # of the hint
+FIRST_HOLD_S = 1.0
+LONGEST_BLIND_HOLDS = 6  # doublings without a hint: 64 s, cut at the longest hold
 
-RATE_LIMITED_FACTOR = 1.2
+RATE_LIMITED_FACTOR = 1.35
 OVERLOADED_FACTOR = 1.6
 OVERLOADED_EVERY_S = 5.0
 DECAY_PER_S = 0.05
+LONGEST_DECAY_S = 30.0  # a pool that was idle for an hour has learnt nothing in it
 NEAR_FAILURE = 1.03
-FIRST_STEP = 0.02
-PROBE_EVERY_S = 5.0
-LONGEST_PROBE_S = 60.0
+FIRST_STEP, LARGEST_STEP = 0.02, 0.32
+PROBE_EVERY_S, LONGEST_PROBE_S = 5.0, 40.0
 SAME_PLACE = 1.08
-LONGEST_CREDIT_S = 30.0
 
 
 class Throttle:
-    """See the essay above. `slowdown` is in [1, 10]; `held_until` and `closed_until` are instants."""
+    """See above. `held_until` and `closed_until` are instants, -inf where there is none; `epoch` counts the changes.
+
+    `rate_limited` and `overloaded` count every 429 and 529 that was reported.
+    """
 
     __slots__ = (
         "_episode",
@@ -35,7 +65,6 @@ class Throttle:
         "_probe_every_s",
         "_slowdown",
         "_step",
-        "_succeeded",
         "closed_until",
         "epoch",
         "held_until",
@@ -44,18 +73,14 @@ class Throttle:
     )
 
     def __init__(self) -> None:
-        self.epoch = 0
-        self.held_until = -inf
-        self.closed_until = -inf
-        self.rate_limited = self.overloaded = 0
+        self.epoch = self.rate_limited = self.overloaded = 0
+        self.held_until = self.closed_until = -inf
         self._slowdown = 1.0
-        self._episode = 0  # refusals since the last success
-        self._failed_at: float | None = None  # the slowdown at the last failure
-        self._last_overload = -inf
-        self._last_step = -inf
+        self._episode = 0  # counted 429s since the last success
+        self._failed_at = 1.0  # the slowdown at the last failure
+        self._last_overload = self._last_step = -inf
         self._step = FIRST_STEP
         self._probe_every_s = PROBE_EVERY_S
-        self._succeeded = False
 
     def slowdown(self, now: float) -> float:
         """What the refill is divided by, in [1, 10]. It changes only when something is reported."""
@@ -73,81 +98,75 @@ class Throttle:
     def on_rate_limited(
         self, now: float, retry_after_s: float | None = None, epoch: int | None = None, jitter: float = 0.0
     ) -> bool:
-        """A 429 of a call of `epoch`. Returns whether it counted: False for a straggler of an earlier epoch.
+        """A 429 of a call of `epoch` (None: of now). Returns whether it counted; a straggler's does not.
 
-        `jitter` is in [0, 1) and only adds. A straggler's own hint still prolongs the hold.
+        `retry_after_s` is the provider's hint, `jitter` a number in [0, 1).
         """
         self.rate_limited += 1
         counted = epoch is None or epoch >= self.epoch
-        if not counted and retry_after_s is None:
-            return False
-        hint = retry_after_s if retry_after_s is not None else FIRST_HOLD_S * 2.0 ** min(self._episode, 6)
-        if hint > LONGEST_HOLD_S:
-            if retry_after_s is not None:
+        if retry_after_s is None:
+            if not counted:
+                return False
+            hint = min(FIRST_HOLD_S * 2.0 ** min(self._episode, LONGEST_BLIND_HOLDS), LONGEST_HOLD_S)
+        else:
+            hint = retry_after_s
+            if hint > LONGEST_HOLD_S:
                 self.closed_until = max(self.closed_until, now + hint)
-            hint = LONGEST_HOLD_S
-        until = now + hint * (1.0 + HOLD_JITTER * jitter)
-        if not counted:
-            self.held_until = max(self.held_until, now + hint)
-            return False
-        self.held_until = max(self.held_until, until)
-        self._episode += 1
-        self.epoch += 1
-        self._fail(now, RATE_LIMITED_FACTOR)
-        return True
+                hint = LONGEST_HOLD_S
+        self.held_until = max(self.held_until, now + hint * (1.0 + HOLD_JITTER * jitter))
+        if counted:
+            self._episode += 1
+            self._fail(RATE_LIMITED_FACTOR, self.held_until)
+        return counted
 
     def on_overloaded(self, now: float) -> bool:
-        """A 529. Returns whether it counted: at most one in a few seconds does."""
+        """A 529. Returns whether it counted: at most one in five seconds does."""
         self.overloaded += 1
         if now - self._last_overload < OVERLOADED_EVERY_S:
             return False
         self._last_overload = now
-        self.epoch += 1
-        self._fail(now, OVERLOADED_FACTOR)
+        self._fail(OVERLOADED_FACTOR, max(now, self.held_until))
         return True
 
-    def _fail(self, now: float, factor: float) -> None:
-        same = (
-            self._failed_at is not None
-            and self._failed_at / SAME_PLACE <= self._slowdown <= self._failed_at * SAME_PLACE
-        )
-        self._probe_every_s = min(self._probe_every_s * 2, LONGEST_PROBE_S) if same else PROBE_EVERY_S
-        self._failed_at = self._slowdown
+    def _fail(self, factor: float, recover_from: float) -> None:
+        if self._episode <= 1:  # a second refusal before any success says nothing about the rate: keep the first place
+            same = self._failed_at / SAME_PLACE <= self._slowdown <= self._failed_at * SAME_PLACE
+            self._probe_every_s = min(self._probe_every_s * 2, LONGEST_PROBE_S) if same else PROBE_EVERY_S
+            self._failed_at = self._slowdown
         self._slowdown = min(self._slowdown * factor, MAX_SLOWDOWN)
         self._step = FIRST_STEP
-        self._last_step = max(now, self.held_until)
-        self._succeeded = False
+        self._last_step = recover_from
+        self.epoch += 1
 
     def on_success(self, now: float, epoch: int | None = None) -> bool:
-        """A call of `epoch` was served. Returns whether the slowdown or the closing changed."""
+        """A call of `epoch` (None: of now) was served. Returns whether the slowdown or a closing changed."""
         if epoch is not None and epoch < self.epoch:
             return False
         self._episode = 0
-        if self._slowdown == 1.0 and self.closed_until == -inf:
-            return False
-        changed = False
-        if now < self.closed_until:
-            self.closed_until = -inf
+        opened = now < self.closed_until
+        self.closed_until = -inf
+        if opened:
             self.held_until = min(self.held_until, now)
-            changed = True
-        return self._recover(now) or changed
+        return self._recover(now) or opened
 
     def _recover(self, now: float) -> bool:
-        elapsed = min(now - self._last_step, LONGEST_CREDIT_S)
+        elapsed, near = now - self._last_step, self._failed_at * NEAR_FAILURE
         if elapsed <= 0 or self._slowdown == 1.0:
             return False
-        near = (self._failed_at or 1.0) * NEAR_FAILURE
         if self._slowdown > near:
-            self._slowdown = max(self._slowdown * (1.0 - DECAY_PER_S) ** elapsed, near, 1.0)
+            decay = (1.0 - DECAY_PER_S) ** min(elapsed, LONGEST_DECAY_S)
+            self._slowdown = max(self._slowdown * decay, near, 1.0)
         elif elapsed >= self._probe_every_s:
             self._slowdown = max(self._slowdown * (1.0 - self._step), 1.0)
-            self._step = min(self._step * 2, 0.5)
+            self._step = min(self._step * 2, LARGEST_STEP)
+            if self._slowdown * SAME_PLACE < self._failed_at:
+                self._probe_every_s = PROBE_EVERY_S
         else:
             return False
         self._last_step = now
         return True
 
     def on_passed(self, now: float) -> None:
-        """The first demand after a hold has gone. While the pool is closed it was the probe: the next is 60 s away."""
+        """The first call after a hold has gone. While the pool is closed it is the probe: the next is 60 s away."""
         if now < self.closed_until:
             self.held_until = min(now + LONGEST_HOLD_S, self.closed_until)

@@ -8,8 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interlock.admission import CountingGate, DatabaseGate, Gate, Level, Line
 from interlock.admission.accounts import Account
@@ -101,7 +100,9 @@ class Schedule:
         else:
             accounts = tuple(r.sample(self.gates, r.randint(1, 2)))
         amounts = tuple(
-            r.choice([1.0, 10.0, a.capacity * 0.1, a.capacity]) if a.metered else float(r.randint(1, min(2, int(a.capacity))))
+            r.choice([1.0, 10.0, a.capacity * 0.1, a.capacity])
+            if a.metered
+            else float(r.randint(1, min(2, int(a.capacity))))
             for a in accounts
         )
         self.enter(Waiter(self.line.group(accounts), amounts, priority=r.choice([0, 0, 0, 1, -1])))
@@ -124,7 +125,9 @@ class Schedule:
             self.waited.append((waiter, self.now - waiter.since))
             for account, n in zip(waiter.group.accounts, waiter.amounts, strict=True):
                 if isinstance(account, Level):
-                    assert self.meters[account].move(self.now, -n) >= -SLACK, f"{account.name} gave what it did not hold"
+                    assert self.meters[account].move(self.now, -n) >= -SLACK, (
+                        f"{account.name} gave what it did not hold"
+                    )
             self.number += 1
             lasts = self.random.expovariate(1 / self.random.choice([0.05, 1, 5]))
             heappush(self.running, (self.now + lasts, self.number, waiter))
@@ -154,10 +157,7 @@ class Schedule:
     def check(self) -> None:
         for gate in self.gates:
             out = sum(
-                n
-                for _, _, w in self.running
-                for a, n in zip(w.group.accounts, w.amounts, strict=True)
-                if a is gate
+                n for _, _, w in self.running for a, n in zip(w.group.accounts, w.amounts, strict=True) if a is gate
             )
             assert gate.used == out <= gate.capacity
         waiting = 0
@@ -178,7 +178,10 @@ class Schedule:
         short = self.line._short(group, head.amounts, head.rank, group.ticket, self.now)
         if short is None:
             assert min(group.wake, self.line.next_instant()) <= self.now + 1e-3, f"{group.watch} sleeps"
-        elif min(other.ticket for other in self.line.groups if other.head is not None and other.head.rank == head.rank) == group.ticket:
+        elif (
+            min(other.ticket for other in self.line.groups if other.head is not None and other.head.rank == head.rank)
+            == group.ticket
+        ):
             # Waits with a reason: of the first in the order, something is really missing.
             first = all(g.head is None or g.head.rank >= head.rank for g in self.line.groups)
             lacks = any(a.free(self.now) < n for a, n in zip(group.accounts, head.amounts, strict=True))
