@@ -178,14 +178,10 @@ class Schedule:
         short = self.line._short(group, head.amounts, head.rank, group.ticket, self.now)
         if short is None:
             assert min(group.wake, self.line.next_instant()) <= self.now + 1e-3, f"{group.watch} sleeps"
-        elif (
-            min(other.ticket for other in self.line.groups if other.head is not None and other.head.rank == head.rank)
-            == group.ticket
-        ):
-            # Waits with a reason: of the first in the order, something is really missing.
-            first = all(g.head is None or g.head.rank >= head.rank for g in self.line.groups)
+        elif all(g.head is None or (g.head.rank, g.ticket) >= (head.rank, group.ticket) for g in self.line.groups):
+            # No wait without a reason: of the first in the order, something is really missing.
             lacks = any(a.free(self.now) < n for a, n in zip(group.accounts, head.amounts, strict=True))
-            assert lacks or not first, "an idle head"
+            assert lacks, "an idle head"
 
     def run(self, jobs: int) -> None:
         next_submit = 0.0
@@ -253,3 +249,66 @@ def test_the_same_seed_decides_the_same(seed: int) -> None:
         schedule.run(60)
         traces.append([(w.ticket, w.amounts, waited) for w, waited in schedule.waited])
     assert traces[0] == traces[1]
+
+
+def obvious_model(asks: list[tuple[float, float, int, float]], rate: float) -> list[float]:
+    """First come, first served on a level of 100 and a gate of 3, by trying later and later instants."""
+    holds, at, came, previous = 100.0, 0.0, 0.0, 0.0
+    running: list[tuple[float, int]] = []
+    starts: list[float] = []
+    for passes, tokens, slots, lasts in asks:
+        came += passes
+        start = max(came, previous)
+        while True:
+            have = min(100.0, holds + (start - at) * rate)
+            out = [(end, n) for end, n in running if end > start]
+            if sum(n for _, n in out) + slots > 3:
+                start = min(out)[0]
+            elif have < tokens - 1e-6:
+                start += (tokens - have) / rate
+            else:
+                break
+        holds, at, previous = have - tokens, start, start
+        running.append((start + lasts, slots))
+        starts.append(start)
+    return starts
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    asks=st.lists(
+        st.tuples(st.floats(0, 5), st.floats(1, 100), st.integers(1, 3), st.floats(0.1, 30)), min_size=1, max_size=30
+    ),
+    rate=st.floats(1, 50),
+)
+def test_one_group_goes_when_the_obvious_model_says(asks: list[tuple[float, float, int, float]], rate: float) -> None:
+    level, gate, line = Level("p:tokens", 100.0, rate), CountingGate("g", 3), Line()
+    events: list[tuple[float, int, int]] = []  # (instant, 0 it ends | 1 it comes, number)
+    waiters: list[Waiter] = []
+    went: dict[int, float] = {}
+    came = 0.0
+    for number, (passes, tokens, slots, _) in enumerate(asks):
+        came += passes
+        events.append((came, 1, number))
+        waiters.append(Waiter(line.group((level, gate)), (tokens, float(slots))))
+
+    def grant(decided: Iterable[Waiter], now: float) -> None:
+        for waiter in decided:
+            number = waiters.index(waiter)
+            went[number] = now
+            heappush(events, (now + asks[number][3], 0, number))
+
+    while events or line.next_instant() < inf:
+        if events and events[0][0] <= line.next_instant():
+            now, comes, number = heappop(events)
+            waiter = waiters[number]
+            if not comes:
+                grant(line.give((gate,), (float(asks[number][2]),), now), now)
+            elif line.take_now(waiter, "w", now):
+                grant([waiter], now)
+            else:
+                grant(line.enter(waiter, "w", now), now)
+        else:
+            now = line.next_instant()
+            grant(line.tick(now), now)
+    assert [went[number] for number in range(len(asks))] == pytest.approx(obvious_model(asks, rate), abs=5e-3)

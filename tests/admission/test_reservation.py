@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
@@ -279,7 +280,7 @@ async def test_b55_thirty_429s_resume_after_the_hint_and_one_by_one(house) -> No
     assert len(resumed) == 30
     assert resumed[0] == pytest.approx(10.0)
     slowdown = pool.throttle.slowdown(house.clock.now())
-    gaps = [b - a for a, b in zip(resumed, resumed[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(resumed)]
     assert min(gaps) >= slowdown * 0.999, "no herd: they follow the refill"
     assert [r.ticket for r in house.granted[30:]] == [r.ticket for r in first], "in their old order"
 

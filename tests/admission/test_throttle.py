@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import inf
 
 import pytest
@@ -184,7 +185,7 @@ def test_b48_a_long_hint_closes_the_pool_but_for_a_probe_a_minute() -> None:
         assert tokens.free(now + 1.0) == -inf
         now = throttle.held_until
     assert 9 <= len(probes) <= 10
-    assert all(59.9 <= b - a <= 61 for a, b in zip(probes, probes[1:], strict=False))
+    assert all(59.9 <= b - a <= 61 for a, b in itertools.pairwise(probes))
 
 
 def test_b48_sixty_seconds_itself_are_waited_out_and_no_probe_is_sent() -> None:

@@ -121,7 +121,7 @@ async def test_it_settles_without_hints_too(house) -> None:
 
 
 async def test_it_follows_a_provider_that_gets_worse_and_better(house) -> None:
-    goodput, refused, client = await simulate(house, lambda t: 0.3 if t < 400 else 1.0, seed=1)
+    goodput, _refused, client = await simulate(house, lambda t: 0.3 if t < 400 else 1.0, seed=1)
     assert goodput >= 0.8
     assert client.pool.throttle.slowdown(0) < 1.1
 
