@@ -150,6 +150,10 @@ class AbstractLLMClient(ABC):
     def read_error(self, error: Exception) -> UpstreamError | None:
         """What an exception of `send`, `open` or the events means. None: it is no provider's error but a bug."""
 
+    def ready(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
+        """Make ready to send: read the credential, build the SDK's client. Called before every call's permit is drawn,
+        so that what is missing costs nothing."""
+
     async def aclose(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Give back the connections. The default has none."""
 

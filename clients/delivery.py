@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from interlock.catalog.tokens import estimate_text
 from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
-from interlock.errors import UpstreamError
+from interlock.errors import InterlockError, UpstreamError
 
 from .answer import Answer
 from .conversation import TextBlock, ThinkingBlock, ToolUseBlock
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 
 def start(client: AbstractLLMClient, call: Call, seat: CallSeat) -> CallAttempt:
-    """The attempt of a prepared call: its permit is drawn here."""
+    """The attempt of a prepared call: its permit is drawn here, once the client is ready to send."""
+    failure: Exception | None = None
+    try:
+        client.ready()
+    except InterlockError as error:
+        failure = client.failure(error)
+    if failure is not None:
+        raise failure
     return CallAttempt(
         seat, client.entry, client.environment, Kind.CHAT, call.input_tokens, call.output_tokens, call.request_hash
     )

@@ -96,6 +96,9 @@ class SdkChatClient(AbstractLLMClient):
     def host(self) -> str:
         return urlsplit(self.base_url).netloc.rpartition("@")[2]
 
+    def ready(self) -> None:
+        self._sdk()
+
     async def send(self, body: bytes) -> Reply:
         response = await self._sdk().post(self.path, content=body, cast_to=httpx2.Response)
         return self._reply(response)
@@ -133,8 +136,9 @@ class SdkChatClient(AbstractLLMClient):
         """Everything that an SDK call can raise, as one of ours."""
         if hasattr(error, "status_code") and hasattr(error, "response"):
             return self._said_no(error.status_code, getattr(error, "body", None), error.response)
-        if isinstance(getattr(error, "body", None), (dict, list)):
-            return self._said_no(None, error.body, getattr(error, "response", None))  # type: ignore[attr-defined]
+        body = getattr(error, "body", None)
+        if body is not None:  # an error inside a stream, which has no status
+            return self._said_no(None, body, getattr(error, "response", None))
         return self._transport(error)
 
     # Sending.
