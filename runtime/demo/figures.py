@@ -95,35 +95,21 @@ def amounts(request: Seen) -> dict[str, float]:
 def goodput_after_burst(requests: Sequence[Seen], served: Served) -> float | None:
     """What was served, as a share of what the binding limit allowed, from the end of the first burst on.
 
-    A bucket begins full, so at first more than the rate can be served. The burst of a dimension is over when what is
-    left in its bucket no longer covers the largest request. From then to the last request that was served, the rate
-    alone is what could be had. The dimension with the largest share is the one that binds. None where no burst ended.
+    A bucket begins full, so at first more than its rate can be served: as much as it holds, which is the rate of
+    `capacity / rate` seconds. After that long the rate alone counts, until the last request that was served. The
+    dimension with the largest share is the one that binds. None for a run that ended within its burst.
     """
     accepted = sorted((seen for seen in requests if seen.status == 200), key=lambda seen: seen.at_s)
-    shares = [
-        share
-        for dimension, (capacity, rate_per_s) in served.items()
-        if (share := _share(accepted, dimension, capacity, rate_per_s)) is not None
-    ]
-    return max(shares, default=None)
-
-
-def _share(accepted: Sequence[Seen], dimension: str, capacity: float, rate_per_s: float) -> float | None:
-    taken = [(seen.at_s, amounts(seen)[dimension]) for seen in accepted]
-    largest = max((amount for _, amount in taken), default=0.0)
-    level, last_s = capacity, taken[0][0] if taken else 0.0
-    for number, (at_s, amount) in enumerate(taken):
-        level = min(capacity, level + (at_s - last_s) * rate_per_s) - amount
-        last_s = at_s
-        if level < largest:
-            return _rest(taken[number + 1 :], since_s=at_s, rate_per_s=rate_per_s)
-    return None
-
-
-def _rest(taken: Sequence[tuple[float, float]], *, since_s: float, rate_per_s: float) -> float | None:
-    if not taken or taken[-1][0] <= since_s:
+    if not accepted:
         return None
-    return sum(amount for _, amount in taken) / ((taken[-1][0] - since_s) * rate_per_s)
+    first_s, last_s = accepted[0].at_s, accepted[-1].at_s
+    shares = []
+    for dimension, (capacity, rate_per_s) in served.items():
+        since_s = first_s + capacity / rate_per_s
+        if last_s > since_s:
+            taken = sum(amounts(seen)[dimension] for seen in accepted if seen.at_s > since_s)
+            shares.append(taken / ((last_s - since_s) * rate_per_s))
+    return max(shares, default=None)
 
 
 def _rounded(number: float | None) -> float | None:

@@ -29,7 +29,7 @@ from .figures import DemoReport, Side, goodput_after_burst
 from .library import ConnectionMeter, Found, open_library, search
 from .pipeline import LIBRARY, catalogue_all
 from .provider import LIMITS, MODEL, catalog_text, served, simulated_provider
-from .work import QUESTION
+from .work import AREA, DEPRECATED, MAX_OUTPUT_TOKENS, QUESTION
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -109,9 +109,11 @@ async def _interlock(
         store=f"sqlite:///{folder / 'interlock.db'}",
         databases=(DatabaseProvider(LIBRARY, engine, max_concurrent=CONNECTIONS),),
     )
-    ended, begun = _Ended(), time.perf_counter()
+    ended = _Ended()
     try:
         async with Runtime(settings) as runtime:
+            await _warm(runtime)
+            begun = time.perf_counter()
 
             def words() -> str:
                 return _words(runtime.statistics(), ended.done, time.perf_counter() - begun)
@@ -137,6 +139,13 @@ async def _interlock(
         db_work_s=work_s,
     )
     return DemoReport(interlock=side, cost=cost, currency=currency, search=found, errors=dict(ended.errors))
+
+
+async def _warm(runtime: Runtime) -> None:
+    """One call of each model before anything is measured: whoever came first would load SDK and models for both."""
+    await runtime.llm(max_output_tokens=MAX_OUTPUT_TOKENS).single_response(QUESTION)
+    await runtime.embeddings().embed(QUESTION, EmbeddingPurpose.QUERY)
+    await runtime.decisions().decide(QUESTION, {"area": AREA, "deprecated": DEPRECATED})
 
 
 async def _search(runtime: Runtime, engine: AsyncEngine) -> tuple[Found, ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..resources import JobResources
 
 LIBRARY = "library"
-UNDER_WAY = 128  # entries begun and not finished: enough to keep the provider's limit in use
+UNDER_WAY = 48  # entries begun and not finished: enough that the provider's limit never waits for work
 
 
 @dataclass(frozen=True, eq=False)

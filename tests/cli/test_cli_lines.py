@@ -92,7 +92,7 @@ def test_the_whole_input_is_checked(tmp_path: Path) -> None:
 
 def test_the_complaint_names_the_first_bad_lines_and_counts_the_rest(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        complain(tmp_path / "in.jsonl", {number: "not JSON" for number in range(1, 9)})
+        complain(tmp_path / "in.jsonl", dict.fromkeys(range(1, 9), "not JSON"))
     assert "line 5: not JSON; and 3 more" in str(caught.value)
 
 
