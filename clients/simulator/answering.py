@@ -117,7 +117,12 @@ class Answering:
         for part in raw.parts:
             await connection.write(part)
             await connection.breathe()
-        await connection.end()
+        if raw.ending == "stall":
+            await connection.until_left()
+            raise ClientLeftError
+        if raw.ending != "clean":
+            self._entry.cut = raw.ending
+        await (connection.end() if raw.ending == "clean" else connection.abort(raw.ending))
 
     async def _meter(self, ask: Ask, input_tokens: int, step: Step) -> None:
         """Charge the limits, and answer if they allow it."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
+
 IMAGE_TOKENS = 1_500
 DOCUMENT_TOKENS = 3_000
 
@@ -11,8 +14,8 @@ def count_tokens(text: str) -> int:
     return (size + 3) // 4
 
 
-def cut_to(text: str, tokens: int) -> str:
-    """The start of `text` that is at most `tokens` long."""
-    if count_tokens(text) <= tokens:
+def cut_to(text: str, tokens: int, count: Callable[[str], int] = count_tokens) -> str:
+    """The longest start of `text` that is at most `tokens` long, for a count that grows with the text."""
+    if count(text) <= tokens:
         return text
-    return text.encode("utf-8", "surrogatepass")[: tokens * 4].decode("utf-8", "ignore")
+    return text[: bisect_right(range(1, len(text) + 1), tokens, key=lambda length: count(text[:length]))]

@@ -29,7 +29,8 @@ class Ask:
     """A request, read: the same for every wire.
 
     `text` is what the last user turn says (tool results included), `system` the system text, `schema` the JSON schema
-    the answer must obey, `forced_tool` the tool it must call. `thinking_tokens` is the thinking budget, 0 for none.
+    the answer must obey, `forced_tool` the tool it must call. `thinking_tokens` is the thinking budget: 0 for none, 1
+    where a wire names no number.
     `prompt` is all the text that counts as input; `marks` are (text up to it, lifetime in seconds) per cache mark.
     """
 

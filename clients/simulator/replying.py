@@ -62,7 +62,9 @@ def make_reply(
     output_tokens = answer.output_tokens
     if output_tokens is None:
         whole = truncated and ask.max_output_tokens is not None
-        output_tokens = ask.max_output_tokens if whole and ask.max_output_tokens else max(1, parts.tokens(count))
+        output_tokens = ask.max_output_tokens if whole and ask.max_output_tokens else parts.tokens(count)
+        if ask.max_output_tokens != 0:  # which only fills the cache
+            output_tokens = max(1, output_tokens)
     reasoning = count(parts.thinking) if parts.thinking else 0
     pieces = answer.pieces if answer.pieces is not None and "".join(answer.pieces) == (parts.text or "") else None
     read = cache.read_tokens if answer.cache_read_tokens is None else answer.cache_read_tokens
@@ -148,16 +150,18 @@ class _Parts:
         """Itself, if it is within the limit; else what had been said when the limit was reached."""
         if self.tokens(count) <= tokens:
             return self
-        thinking = cut_to(self.thinking, tokens) if self.thinking else self.thinking
+        thinking = cut_to(self.thinking, tokens, count) if self.thinking else self.thinking
         left = tokens - (count(thinking) if thinking else 0)
-        text = cut_to(self.text, left) if self.text else self.text
+        text = cut_to(self.text, left, count) if self.text else self.text
         left -= count(text) if text else 0
         calls = []
         for call in self.calls:
             room = left - count(call.name)
             if room <= 0:
                 break
-            calls.append(call if count(call.arguments) <= room else _cut_call(call, room * 4))
+            calls.append(
+                call if count(call.arguments) <= room else _cut_call(call, len(cut_to(call.arguments, room, count)))
+            )
             left = room - count(call.arguments)
         return _Parts(thinking, text or None, tuple(calls))
 

@@ -13,6 +13,7 @@ from .exchange import UNSET, Answer, Refusal, ToolCall
 
 FailureKind = Literal["rate_limited", "overloaded", "server_error", "quota", "status"]
 CutHow = Literal["clean", "close", "reset"]
+Ending = Literal["clean", "close", "reset", "stall"]
 Keepalive = Literal["ping", "comment", "empty"]
 
 
@@ -35,6 +36,7 @@ class Raw:
 
     parts: tuple[bytes, ...]
     content_type: str
+    ending: Ending = "clean"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -153,10 +155,10 @@ class Step:
         return Step(name=name, raw=raw)
 
     @staticmethod
-    def events(*events: Any, content_type: str = "text/event-stream; charset=utf-8") -> Step:
+    def events(*events: Any, ending: Ending = "clean", content_type: str = "text/event-stream; charset=utf-8") -> Step:
         """A stream of exactly these events: a mapping is one event (named after its `type`), bytes go as they are,
-        text is the data of an event."""
-        return Step(name="events", raw=Raw(parts=tuple(_event(event) for event in events), content_type=content_type))
+        text is the data of an event. Then the response ends, breaks off as `cut` has it, or goes silent."""
+        return Step(name="events", raw=Raw(parts=tuple(map(_event, events)), content_type=content_type, ending=ending))
 
     @staticmethod
     def stream_error(
@@ -206,7 +208,7 @@ class Step:
 
     @staticmethod
     def answer(
-        text: str | None = None,
+        reply: Answer | str | None = None,
         *,
         json: Any = UNSET,
         tool_calls: tuple[ToolCall, ...] | list[ToolCall] = (),
@@ -214,8 +216,17 @@ class Step:
         framing: Framing | None = None,
         **more: Any,
     ) -> Step:
-        """This answer. `more` are further fields of `Answer`: pieces, stop_reason, token counts."""
-        given = Answer(text=text, json=json, tool_calls=tuple(tool_calls), thinking=thinking, **more)
+        """This answer: an `Answer`, or text and what else is given. `more` are further fields of `Answer`: pieces,
+        stop_reason, token counts."""
+        given = reply if isinstance(reply, Answer) else Answer(text=reply)
+        said: dict[str, Any] = dict(more)
+        if json is not UNSET:
+            said["json"] = json
+        if tool_calls:
+            said["tool_calls"] = tuple(tool_calls)
+        if thinking is not None:
+            said["thinking"] = thinking
+        given = replace(given, **said)
         return Step(name="answer", reply=given, framing=framing)
 
 

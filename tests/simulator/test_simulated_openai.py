@@ -263,3 +263,34 @@ async def test_an_answer_function_sees_both_wires(time: Any) -> None:
         messages: list[Any] = [{"role": "developer", "content": "Hush."}, *user()]
         completion = await client.chat.completions.create(model="m", messages=messages)
     assert completion.choices[0].message.content == "openai: Hush."
+
+
+async def test_b71_reasoning_is_counted_and_not_shown(openai: AsyncOpenAI, provider: SimulatedProvider) -> None:
+    completion = await openai.chat.completions.create(model="m", messages=user(), reasoning_effort="low")
+    assert completion.usage is not None
+    assert completion.usage.completion_tokens_details is not None
+    reasoning = completion.usage.completion_tokens_details.reasoning_tokens or 0
+    assert 0 < reasoning < completion.usage.completion_tokens
+    assert "The request is about" not in completion.model_dump_json()
+    cut = await openai.chat.completions.create(
+        model="m", messages=user(), reasoning_effort="low", max_completion_tokens=reasoning
+    )
+    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == (None, "length")
+
+
+async def test_more_than_one_choice_is_refused_rather_than_forgotten(openai: AsyncOpenAI) -> None:
+    with pytest.raises(sdk.BadRequestError, match="'n' must be 1"):
+        await openai.chat.completions.create(model="m", messages=user(), n=2)
+
+
+async def test_tokens_may_be_counted_in_another_way() -> None:
+    async with (
+        SimulatedProvider(
+            count_tokens=lambda text: len(text.split()), answer=lambda _: "one two three four"
+        ) as provider,
+        AsyncOpenAI(api_key="k", base_url=provider.openai_url, max_retries=0) as client,
+    ):
+        completion = await client.chat.completions.create(model="m", messages=user("a b c"), max_tokens=2)
+    assert completion.usage is not None
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (3, 2)
+    assert (completion.choices[0].message.content or "").split() == ["one", "two"]

@@ -452,3 +452,31 @@ async def test_always_holds_when_the_script_is_used_up(http: httpx2.AsyncClient,
     assert (provider.steps_left, provider.requests, provider.count) == (0, [], 0)
     assert (await post(http, "anthropic")).status_code == 200
     assert provider.count == 1
+
+
+@WIRES
+async def test_exact_events_may_break_off(wire: str, http: httpx2.AsyncClient, provider: SimulatedProvider) -> None:
+    errors: dict[Any, Any] = {
+        "close": httpx2.RemoteProtocolError,
+        "reset": httpx2.ReadError,
+        "stall": httpx2.ReadTimeout,
+    }
+    for ending, error in errors.items():
+        provider.script(Step.events({"type": "ping"}, "raw", ending=ending))
+        got = bytearray()
+        body = BODIES[wire] | {"stream": True}
+        timeout = 0.05 if ending == "stall" else 5
+        async with http.stream("POST", PATHS[wire], json=body, timeout=timeout) as response:
+            with pytest.raises(error):
+                await read_into(got, response)
+        assert got == b'event: ping\ndata: {"type": "ping"}\n\ndata: raw\n\n'
+    await provider.idle()
+    assert [seen.cut for seen in provider.requests] == ["close", "reset", "client"]
+
+
+async def test_an_answer_and_what_is_added_to_it(http: httpx2.AsyncClient, provider: SimulatedProvider) -> None:
+    provider.script(Step.answer(Answer(text="said", output_tokens=9), stop_reason="pause_turn"), Step.answer(json=None))
+    found = (await post(http, "anthropic")).json()
+    assert found["content"][0]["text"] == "said"
+    assert (found["stop_reason"], found["usage"]["output_tokens"]) == ("pause_turn", 9)
+    assert (await post(http, "anthropic")).json()["content"][0]["text"] == "null"

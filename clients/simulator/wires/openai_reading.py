@@ -54,6 +54,9 @@ class Reader:
         tools = _tools(body, prompt)
         schema, any_json = self._format(body, prompt)
         stop = body.get("stop") or ()
+        if body.get("n") not in (None, 1):
+            raise WireError(400, "The simulated provider gives one choice: 'n' must be 1.", param="n")
+        reasons = body.get("reasoning_effort") not in (None, "none")
         return Ask(
             model=str(body["model"]),
             text=text,
@@ -67,6 +70,8 @@ class Reader:
             forced_tool=_forced(body, tools),
             stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
             extra_input_tokens=prompt.extra_tokens,
+            thinking_tokens=1 if reasons else 0,
+            thinking_shown=False,
             include_usage=_include_usage(body),
             logprobs=_logprobs(body),
         )
