@@ -111,7 +111,7 @@ class AbstractLLMClient(ABC):
     #: Block class -> how it is written on this wire. An encoder that gives None leaves the block out on purpose.
     encoders: ClassVar[Mapping[type, Callable[[Any], Any]]]
     #: Which options this wire has words for: temperature, top_p, seed, stop, tools, tool_choice, parallel_tool_calls.
-    takes: ClassVar[frozenset[str]] = frozenset({"stop", "tools", "tool_choice"})
+    takes: ClassVar[frozenset[str]] = frozenset()
     #: What `provider_options` may not set, because the reservation or the template depends on it.
     reserved: ClassVar[frozenset[str]] = frozenset({"model", "messages", "stream", "max_tokens"})
     #: The provider's strict mode for structured answers, where it has one.

@@ -1,10 +1,9 @@
-"""Fakes and the bench on which every chat provider is driven: real SDKs, a loopback provider, a seat that keeps books."""
+"""Fakes, and the bench on which every chat provider is driven: its real SDK, a loopback provider, a seat with books."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,6 +22,7 @@ from interlock.clients.bound import BoundLLMClient
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.record import CallRecord
 from interlock.clients.registry import provider_class
+from interlock.clients.response import LLMResponse
 from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.credentials import Chain, EnvironmentStore, Redactor
 
@@ -126,8 +126,16 @@ class Bench:
         """The body of the last request that the provider saw."""
         return self.provider.requests[-1].body
 
-    def template(self, wire: Wire, *, clock: Clock | None = None, settings: dict[str, Any] | None = None,
-                 keep_text: bool = False, estimator: TokenEstimator | None = None, **entry: Any) -> AbstractLLMClient:  # fmt: skip
+    def template(
+        self,
+        wire: Wire,
+        *,
+        clock: Clock | None = None,
+        settings: dict[str, Any] | None = None,
+        keep_text: bool = False,
+        estimator: TokenEstimator | None = None,
+        **entry: Any,
+    ) -> AbstractLLMClient:
         fields: dict[str, Any] = {
             "id": "the-model", "grade": Grade.SMALL, "provider": wire.key, "wire_model_id": "wire-model",
             "context_window": 100_000, "max_output_tokens": 4_000, "structured": "native", "prices": PRICES,
@@ -171,6 +179,13 @@ async def until(condition: Callable[[], object], *, turns: int = 2_000) -> None:
     raise AssertionError("it never came to be")
 
 
+async def asked(client: BoundLLMClient, conversation: Any, *, streamed: bool, **call: Any) -> LLMResponse:
+    """The response, asked for whole or in pieces."""
+    if streamed:
+        return await client.stream_response(conversation, **call).finish()
+    return await client.single_response(conversation, **call)
+
+
 @pytest.fixture
 async def provider() -> AsyncIterator[SimulatedProvider]:
     async with SimulatedProvider() as running:
@@ -210,10 +225,3 @@ def until_fixture() -> Callable[..., Awaitable[None]]:
 @pytest.fixture
 def manual() -> ManualClock:
     return ManualClock()
-
-
-@pytest.fixture
-def clean_environ(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    with suppress(KeyError):
-        monkeypatch.delenv("ANTHROPIC_API_KEY")
-    yield monkeypatch

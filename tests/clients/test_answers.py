@@ -6,16 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interlock.catalog.usage import Usage
-from interlock.clients.answer import Draft, parse_arguments
+from interlock.clients.answer import Answer, Draft, parse_arguments
 from interlock.clients.conversation import Conversation, TextBlock, ThinkingBlock
-from interlock.clients.gates import judge
+from interlock.clients.gates import Judged, judge
 from interlock.clients.providers.openai_reading import ToolCalls, read_choice, read_usage
 from interlock.clients.response import StopReason
-from interlock.errors import EmptyResponseError, InterlockError
+from interlock.errors import EmptyResponseError, UpstreamError
 
 A, B = '{"place": "Oslo"}', '{"place": "Rome"}'
 
@@ -32,29 +31,52 @@ def assembled(*chunks: list[dict[str, Any]]) -> Draft:
     return draft
 
 
-@pytest.mark.parametrize("chunks", [
-    # interleaved by index, ids on the first fragment only
-    [[fragment(0, "a", "look", A[:5])], [fragment(1, "b", "look", B[:7])], [fragment(0, arguments=A[5:])], [fragment(1, arguments=B[7:])]],
-    # one index for all, a new id each
-    [[fragment(0, "a", "look", A)], [fragment(0, "b", "look", B)]],
-    [[fragment(0, "a", "look", A), fragment(0, "b", "look", B)]],
-    # two entries with one index in the first chunk, the rest by id
-    [[fragment(0, "a", "look"), fragment(0, "b", "look")], [fragment(0, "a", None, A)], [fragment(0, "b", None, B)]],
-    # no ids at all, one index, whole arguments
-    [[fragment(0, None, "look", A)], [fragment(0, None, "look", B)]],
-    # index drifts, no id: fragments follow the last call
-    [[fragment(0, "a", "look", A[:5])], [fragment(1, None, None, A[5:])], [fragment(2, "b", "look", B[:5])], [fragment(3, None, None, B[5:])]],
-    # the name on every fragment
-    [[fragment(0, "a", "look", A[:4])], [fragment(0, "a", "look", A[4:])], [fragment(1, "b", "look", B[:4])], [fragment(1, "b", "look", B[4:])]],
-    [[fragment(0, None, "look", A[:4])], [fragment(0, None, "look", A[4:])], [fragment(1, None, "look", B)]],
-    # index null or missing
-    [[fragment(None, "a", "look", A[:4])], [fragment(None, "a", None, A[4:])], [fragment(None, "b", "look", B)]],
-    [[fragment(None, None, "look", A[:4])], [fragment(None, None, None, A[4:])], [fragment(None, None, "look", B)]],
-    # an id that changes with every fragment and no name
-    [[fragment(0, "a", "look", A[:4])], [fragment(0, "x", None, A[4:])], [fragment(1, "b", "look", B)]],
-    # arguments already parsed
-    [[fragment(0, "a", "look", json.loads(A)), fragment(1, "b", "look", json.loads(B))]],
-], ids=range(12))  # fmt: skip
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        # interleaved by index, ids on the first fragment only
+        [
+            [fragment(0, "a", "look", A[:5])],
+            [fragment(1, "b", "look", B[:7])],
+            [fragment(0, arguments=A[5:])],
+            [fragment(1, arguments=B[7:])],
+        ],
+        # one index for all, a new id each
+        [[fragment(0, "a", "look", A)], [fragment(0, "b", "look", B)]],
+        [[fragment(0, "a", "look", A), fragment(0, "b", "look", B)]],
+        # two entries with one index in the first chunk, the rest by id
+        [
+            [fragment(0, "a", "look"), fragment(0, "b", "look")],
+            [fragment(0, "a", None, A)],
+            [fragment(0, "b", None, B)],
+        ],
+        # no ids at all, one index, whole arguments
+        [[fragment(0, None, "look", A)], [fragment(0, None, "look", B)]],
+        # index drifts, no id: fragments follow the last call
+        [
+            [fragment(0, "a", "look", A[:5])],
+            [fragment(1, None, None, A[5:])],
+            [fragment(2, "b", "look", B[:5])],
+            [fragment(3, None, None, B[5:])],
+        ],
+        # the name on every fragment
+        [
+            [fragment(0, "a", "look", A[:4])],
+            [fragment(0, "a", "look", A[4:])],
+            [fragment(1, "b", "look", B[:4])],
+            [fragment(1, "b", "look", B[4:])],
+        ],
+        [[fragment(0, None, "look", A[:4])], [fragment(0, None, "look", A[4:])], [fragment(1, None, "look", B)]],
+        # index null or missing
+        [[fragment(None, "a", "look", A[:4])], [fragment(None, "a", None, A[4:])], [fragment(None, "b", "look", B)]],
+        [[fragment(None, None, "look", A[:4])], [fragment(None, None, None, A[4:])], [fragment(None, None, "look", B)]],
+        # an id that changes with every fragment and no name
+        [[fragment(0, "a", "look", A[:4])], [fragment(0, "x", None, A[4:])], [fragment(1, "b", "look", B)]],
+        # arguments already parsed
+        [[fragment(0, "a", "look", json.loads(A)), fragment(1, "b", "look", json.loads(B))]],
+    ],
+    ids=range(12),
+)
 def test_b39_tool_delta_assembly(chunks):
     answer = assembled(*chunks).answer()
     assert answer.bad_tool_calls == ()
@@ -86,8 +108,17 @@ def test_b39_any_fragments_make_an_answer(chunks):
     assert len({call.id for call in answer.blocks}) <= len(answer.blocks)  # type: ignore[union-attr]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["look", "find"]), st.dictionaries(st.text(max_size=4), st.text(max_size=6), max_size=3)),
-                min_size=1, max_size=4), st.randoms(use_true_random=False), st.integers(1, 7))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["look", "find"]), st.dictionaries(st.text(max_size=4), st.text(max_size=6), max_size=3)
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.randoms(use_true_random=False),
+    st.integers(1, 7),
+)
 def test_b39_calls_cut_anywhere_and_interleaved_are_put_together(calls, random, size):
     """Each call's fragments in order, the calls' fragments in any order: as the wire allows."""
     queues = []
@@ -110,10 +141,26 @@ def test_calls_are_told_apart_by_id():
     assert calls.key_of(0, "b", "look", "") != calls.key_of(0, "a", None, "")
 
 
-@pytest.mark.parametrize(("raw", "arguments", "wrong"), [
-    ("", {}, False), (None, {}, False), (" ", {}, False), ("{}", {}, False), ('{"a": 1}', {"a": 1}, False), ({"a": 1}, {"a": 1}, False),
-    ("{}{}", {}, True), ("null", {}, True), ("[]", {}, True), ("7", {}, True), ('{"a"', {}, True), ([], {}, True), ("[" * 99_999, {}, True), ('{"a": "\\ud800"}', {}, True), ('{"a": "\\ud83d\\ude42"}', {"a": "🙂"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("raw", "arguments", "wrong"),
+    [
+        ("", {}, False),
+        (None, {}, False),
+        (" ", {}, False),
+        ("{}", {}, False),
+        ('{"a": 1}', {"a": 1}, False),
+        ({"a": 1}, {"a": 1}, False),
+        ("{}{}", {}, True),
+        ("null", {}, True),
+        ("[]", {}, True),
+        ("7", {}, True),
+        ('{"a"', {}, True),
+        ([], {}, True),
+        ("[" * 99_999, {}, True),
+        ('{"a": "\\ud800"}', {}, True),
+        ('{"a": "\\ud83d\\ude42"}', {"a": "🙂"}, False),
+    ],
+)
 def test_b44_arguments(raw, arguments, wrong):
     found, problem = parse_arguments(raw)
     assert found == arguments
@@ -136,18 +183,36 @@ def test_usage_keeps_the_last_value_of_each_field():
     assert draft.usage == Usage(input_tokens=25, output_tokens=15, cache_read_tokens=1000)
 
 
-@pytest.mark.parametrize(("reported", "usage"), [
-    ({"prompt_tokens": 2006, "completion_tokens": 300, "prompt_tokens_details": {"cached_tokens": 1920}},
-     Usage(input_tokens=86, cache_read_tokens=1920, output_tokens=300)),
-    ({"prompt_tokens": 100, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 40}},
-     Usage(input_tokens=100, output_tokens=50, reasoning_tokens=40)),
-    ({"prompt_tokens": 10, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 900}},
-     Usage(input_tokens=0, output_tokens=0, cache_read_tokens=900)),
-    ({"prompt_tokens": 100, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 30}},
-     Usage(input_tokens=50, output_tokens=1, cache_read_tokens=20, cache_write_tokens=30)),
-    ({"prompt_tokens": None, "completion_tokens": 1}, Usage(output_tokens=1)),
-    ({}, None), (None, None), ([], None), ({"prompt_tokens_details": "x", "completion_tokens_details": 3}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        (
+            {"prompt_tokens": 2006, "completion_tokens": 300, "prompt_tokens_details": {"cached_tokens": 1920}},
+            Usage(input_tokens=86, cache_read_tokens=1920, output_tokens=300),
+        ),
+        (
+            {"prompt_tokens": 100, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 40}},
+            Usage(input_tokens=100, output_tokens=50, reasoning_tokens=40),
+        ),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 900}},
+            Usage(input_tokens=0, output_tokens=0, cache_read_tokens=900),
+        ),
+        (
+            {
+                "prompt_tokens": 100,
+                "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 30},
+            },
+            Usage(input_tokens=50, output_tokens=1, cache_read_tokens=20, cache_write_tokens=30),
+        ),
+        ({"prompt_tokens": None, "completion_tokens": 1}, Usage(output_tokens=1)),
+        ({}, None),
+        (None, None),
+        ([], None),
+        ({"prompt_tokens_details": "x", "completion_tokens_details": 3}, None),
+    ],
+)
 def test_b10_b14_cached_and_reasoning_tokens_of_the_chat_wire(reported, usage):
     draft = Draft()
     read_usage(reported, draft)
@@ -188,11 +253,14 @@ def test_b71_every_stop_of_an_answer_that_says_nothing(stop, blocks):
     draft.complete, draft.stop_reason = True, stop
     for number, block in enumerate(blocks):
         draft.text(number, "") if isinstance(block, TextBlock) else draft.thinking(number, block.text)
-    try:
-        judged = judge(
-            draft.answer(), conversation=Conversation.of("x"), shape=None, answer_tool=None, limit=9, model="m"
-        )
-    except InterlockError as error:
-        assert isinstance(error, EmptyResponseError) == (stop in (StopReason.END_TURN, StopReason.TOOL_USE))
+    answer = draft.answer()
+    if stop in (StopReason.STOP_SEQUENCE, StopReason.PAUSE_TURN):
+        assert passed(answer).stop_reason is stop
         return
-    assert judged.stop_reason in (StopReason.STOP_SEQUENCE, StopReason.PAUSE_TURN)
+    with pytest.raises(UpstreamError) as caught:
+        passed(answer)
+    assert isinstance(caught.value, EmptyResponseError) == (stop in (StopReason.END_TURN, StopReason.TOOL_USE))
+
+
+def passed(answer: Answer) -> Judged:
+    return judge(answer, conversation=Conversation.of("x"), shape=None, answer_tool=None, limit=9, model="m")

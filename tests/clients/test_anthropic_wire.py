@@ -35,11 +35,18 @@ def stop(reason: Any = "end_turn", usage: Any = None, **delta: Any) -> dict[str,
 END = {"type": "message_stop"}
 
 
-@pytest.mark.parametrize("deltas", [
-    [stop(None, {"output_tokens": 7}), stop("end_turn", {"input_tokens": 25, "cache_read_input_tokens": 1000, "output_tokens": 15})],
-    [stop("end_turn", {"output_tokens": 15})],
-    [stop("end_turn", {"input_tokens": None, "cache_read_input_tokens": None, "output_tokens": 15})],
-], ids=["twice", "output-only", "nulls"])  # fmt: skip
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [
+            stop(None, {"output_tokens": 7}),
+            stop("end_turn", {"input_tokens": 25, "cache_read_input_tokens": 1000, "output_tokens": 15}),
+        ],
+        [stop("end_turn", {"output_tokens": 15})],
+        [stop("end_turn", {"input_tokens": None, "cache_read_input_tokens": None, "output_tokens": 15})],
+    ],
+    ids=["twice", "output-only", "nulls"],
+)
 async def test_b09_anthropic_usage_cumulative(bench, anthropic, deltas):
     client, seat = bench.client(anthropic)
     bench.script(
@@ -52,9 +59,19 @@ async def test_b09_anthropic_usage_cumulative(bench, anthropic, deltas):
 
 
 async def test_b10_cached_token_semantics(bench, anthropic):
-    client, seat = bench.client(anthropic)
-    body = {"type": "message", "model": "m", "content": [{"type": "text", "text": "Hi."}], "stop_reason": "end_turn",
-            "usage": {"input_tokens": 3, "cache_creation_input_tokens": 12304, "cache_read_input_tokens": 0, "output_tokens": 550}}  # fmt: skip
+    client, _ = bench.client(anthropic)
+    body = {
+        "type": "message",
+        "model": "m",
+        "content": [{"type": "text", "text": "Hi."}],
+        "stop_reason": "end_turn",
+        "usage": {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": 12304,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 550,
+        },
+    }
     bench.script(Step.body(body))
     response = await client.single_response("Hello.")
     assert response.usage == Usage(input_tokens=3, cache_write_tokens=12304, cache_read_tokens=0, output_tokens=550)
@@ -70,10 +87,18 @@ async def test_reasoning_is_a_part_of_the_output(bench, anthropic):
     assert (response.usage.output_tokens, response.usage.reasoning_tokens) == (50, 40)
 
 
-@pytest.mark.parametrize(("reason", "found"), [
-    ("end_turn", StopReason.END_TURN), ("stop_sequence", StopReason.STOP_SEQUENCE), ("tool_use", StopReason.TOOL_USE),
-    ("pause_turn", StopReason.PAUSE_TURN), (None, StopReason.END_TURN), ("quite_new", StopReason.END_TURN), (7, StopReason.END_TURN),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "found"),
+    [
+        ("end_turn", StopReason.END_TURN),
+        ("stop_sequence", StopReason.STOP_SEQUENCE),
+        ("tool_use", StopReason.TOOL_USE),
+        ("pause_turn", StopReason.PAUSE_TURN),
+        (None, StopReason.END_TURN),
+        ("quite_new", StopReason.END_TURN),
+        (7, StopReason.END_TURN),
+    ],
+)
 async def test_each_stop_reason(bench, anthropic, reason, found):
     client, _ = bench.client(anthropic)
     bench.script(Step.events(start(input_tokens=3), *text("Hi."), stop(reason, {"output_tokens": 2}), END))
@@ -94,10 +119,18 @@ async def test_b02_a_stop_reason_without_the_terminal_marker_is_no_end(bench, an
 )
 async def test_what_says_nothing_is_passed_over(bench, anthropic, framing):
     client, _ = bench.client(anthropic)
-    bench.script(Step.events(start(input_tokens=3), framing or {"type": "ping"}, *text("Hi."), framing or {"type": "ping"},
-                             {"type": "content_block_start", "index": 1, "content_block": {"type": "server_tool_use", "id": "s"}},
-                             {"type": "content_block_delta", "index": 1, "delta": {"type": "citations_delta"}},
-                             stop("end_turn", {"output_tokens": 2}), END))  # fmt: skip
+    bench.script(
+        Step.events(
+            start(input_tokens=3),
+            framing or {"type": "ping"},
+            *text("Hi."),
+            framing or {"type": "ping"},
+            {"type": "content_block_start", "index": 1, "content_block": {"type": "server_tool_use", "id": "s"}},
+            {"type": "content_block_delta", "index": 1, "delta": {"type": "citations_delta"}},
+            stop("end_turn", {"output_tokens": 2}),
+            END,
+        )
+    )
     assert (await client.stream_response("Hello.").finish()).text == "Hi."
 
 
@@ -111,8 +144,10 @@ async def test_b39_blocks_interleaved_with_text(bench, anthropic):
         }
         for index in (1, 2)
     ]
-    json_delta = [{"type": "content_block_delta", "index": index, "delta": {"type": "input_json_delta", "partial_json": part}}
-                  for part, index in (('{"a"', 1), ('{"b"', 2), (": 1}", 1), (": 2}", 2))]  # fmt: skip
+    json_delta = [
+        {"type": "content_block_delta", "index": index, "delta": {"type": "input_json_delta", "partial_json": part}}
+        for part, index in (('{"a"', 1), ('{"b"', 2), (": 1}", 1), (": 2}", 2))
+    ]
     more = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " More."}}
     bench.script(
         Step.events(

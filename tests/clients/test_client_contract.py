@@ -32,6 +32,8 @@ from interlock.errors import (
     UpstreamError,
 )
 
+from .conftest import asked
+
 WEATHER = Tool("weather", "The weather of a place.", {
     "type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]})  # fmt: skip
 
@@ -44,6 +46,13 @@ class Review(BaseModel):
 async def read(stream: Any) -> list[Piece]:
     async with stream as pieces:
         return [piece async for piece in pieces]
+
+
+async def noted(stream: Any, seen: list[str]) -> None:
+    """Read a stream, noting each text as it comes."""
+    async with stream as pieces:
+        async for piece in pieces:
+            seen.append(piece.text)
 
 
 # A plain answer, whole and in pieces.
@@ -129,14 +138,14 @@ async def test_tool_call_and_its_result(bench, wire):
     client, seat = bench.client(wire)
     options = CallOptions(tools=(WEATHER,), tool_choice="any")
     bench.script(Step.answer(tool_calls=[ToolCall(name="weather", input={"place": "Oslo"}, id="call_1")]))
-    asked = Conversation.of("How is the weather in Oslo?")
-    response = await client.single_response(asked, options=options)
+    question = Conversation.of("How is the weather in Oslo?")
+    response = await client.single_response(question, options=options)
     assert response.stop_reason is StopReason.TOOL_USE
     (call,) = response.tool_calls
     assert (call.id, call.name, dict(call.input)) == ("call_1", "weather", {"place": "Oslo"})
     bench.script(Step.answer("It rains."))
     reply = (ToolResultBlock(tool_use_id="call_1", content="rain", is_error=True),)
-    further = asked.assistant(response.blocks).user(reply)
+    further = question.assistant(response.blocks).user(reply)
     assert (await client.single_response(further, options=options)).text == "It rains."
     assert seat.kinds == [OutcomeKind.COMPLETED] * 2
 
@@ -158,11 +167,7 @@ async def test_b44_empty_tool_arguments(bench, openai, raw, streamed):
     client, _ = bench.client(openai)
     bench.script(Step.answer(tool_calls=[ToolCall(name="weather", input=raw)]))
     options = CallOptions(tools=(WEATHER,))
-    if streamed:
-        async with client.stream_response("Weather?", options=options) as pieces:
-            response = await pieces.finish()
-    else:
-        response = await client.single_response("Weather?", options=options)
+    response = await asked(client, "Weather?", streamed=streamed, options=options)
     assert dict(response.tool_calls[0].input) == {}
 
 
@@ -194,15 +199,11 @@ async def test_b44_a_call_without_arguments_streams(bench, wire):
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_typed_answer(bench, wire, mode, streamed):
     client, seat = bench.client(wire, structured=mode)
-    asked = {"native": {"json": {"title": "Fine", "stars": 4}}, "tool": {"json": {"title": "Fine", "stars": 4}},
+    given = {"native": {"json": {"title": "Fine", "stars": 4}}, "tool": {"json": {"title": "Fine", "stars": 4}},
              "tool_auto": {"tool_calls": [ToolCall(name="Review", input={"title": "Fine", "stars": 4})]},
              "prompt": {"text": 'Sure:\n```json\n{"title": "Fine", "stars": 4}\n```'}}[mode]  # fmt: skip
-    bench.script(Step.answer(**asked))
-    if streamed:
-        async with client.stream_response("Review it.", response_model=Review) as pieces:
-            response = await pieces.finish()
-    else:
-        response = await client.single_response("Review it.", response_model=Review)
+    bench.script(Step.answer(**given))
+    response = await asked(client, "Review it.", streamed=streamed, response_model=Review)
     assert response.parsed == Review(title="Fine", stars=4)
     assert response.stop_reason is StopReason.END_TURN
     assert response.tool_calls == ()
@@ -223,14 +224,14 @@ async def test_b42_wrong_shape_carries_usage_and_a_correction(bench, wire, mode)
     wrong: dict[str, Any] = {"title": "Fine", "stars": "many"}
     bench.script(Step.answer(json=wrong, input_tokens=10, output_tokens=5) if mode != "prompt"
                  else Step.answer("Four stars.", input_tokens=10, output_tokens=5))  # fmt: skip
-    asked = Conversation.of("Review it.")
+    question = Conversation.of("Review it.")
     with pytest.raises(ResponseShapeError) as caught:
-        await client.single_response(asked, response_model=Review)
+        await client.single_response(question, response_model=Review)
     error = caught.value
     assert (error.usage.input_tokens, error.usage.output_tokens) == (10, 5)
     assert len(error.problems) == 1
-    assert asked == Conversation.of("Review it."), "the caller's conversation is not touched"
-    assert error.correction.messages[: len(asked.messages)] == asked.messages
+    assert question == Conversation.of("Review it."), "the caller's conversation is not touched"
+    assert error.correction.messages[: len(question.messages)] == question.messages
     # The correction is a turn that the provider takes, and the model is told what was wrong.
     bench.script(Step.answer(json={"title": "Fine", "stars": 4}) if mode != "prompt"
                  else Step.answer('{"title": "Fine", "stars": 4}'))  # fmt: skip
@@ -250,10 +251,7 @@ async def test_b12_truncated_json_reasked(bench, wire, streamed, reply):
     client, seat = bench.client(wire, output_tokens=64)
     bench.script(Step.truncated(reply))
     with pytest.raises(OutputTruncatedError) as caught:
-        if streamed:
-            await read(client.stream_response("Review it.", response_model=Review))
-        else:
-            await client.single_response("Review it.", response_model=Review)
+        await asked(client, "Review it.", streamed=streamed, response_model=Review)
     assert caught.value.limit == 64
     assert caught.value.partial == reply
     assert caught.value.usage.output_tokens == 64
@@ -266,10 +264,7 @@ async def test_b15_refusal_shapes(bench, wire, streamed):
     client, seat = bench.client(wire)
     bench.script(Step.refusal("bio", "I cannot help with that."))
     with pytest.raises(ProviderRefusalError) as caught:
-        if streamed:
-            await read(client.stream_response("Tell me."))
-        else:
-            await client.single_response("Tell me.", response_model=Review)
+        await asked(client, "Tell me.", streamed=streamed, response_model=Review)
     error = caught.value
     assert error.explanation == "I cannot help with that."
     assert error.usage.input_tokens > 0
@@ -345,10 +340,7 @@ async def test_b03_each_failure_is_one_request_of_its_class(bench, wire, step, c
     client, seat = bench.client(wire)
     bench.script(step)
     with pytest.raises(UpstreamError) as caught:
-        if streamed:
-            await read(client.stream_response("Hello."))
-        else:
-            await client.single_response("Hello.")
+        await asked(client, "Hello.", streamed=streamed)
     error = caught.value
     assert type(error) is class_
     assert (error.model, error.provider) == ("the-model", wire.key)
@@ -420,9 +412,7 @@ async def test_b01_sse_error_after_the_first_piece(bench, wire):
     bench.script(Step.stream_error(after_pieces=2))
     seen: list[str] = []
     with pytest.raises(StreamInterruptedError) as caught:
-        async with client.stream_response("Tell me a story of some length, please.") as pieces:
-            async for piece in pieces:
-                seen.append(piece.text)
+        await noted(client.stream_response("Tell me a story of some length, please."), seen)
     error = caught.value
     assert error.partial == "".join(seen)
     assert error.partial
@@ -489,21 +479,27 @@ async def test_b21_a_connection_that_was_never_made_refunds_everything(bench, wi
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("step", [
-    Step.html(), Step.body(b"[]", "application/json"), Step.body(b"null", "application/json"),
-    Step.body(b"{}", "application/json"), Step.body(b'{"type": "mess', "application/json"),
-    Step.body(b"", "application/json", status=204), Step.body(b"\x1f\x8bbroken", "application/json", headers={"content-encoding": "gzip"}),
-    Step.body(b"\xff\xfe\x00", "application/json"), Step.body(b"[" * 100_000, "application/json"),
-    Step.body(b"hello", "text/plain"),
-], ids=["html", "list", "null", "empty-object", "cut-json", "204", "broken-gzip", "not-utf8", "deep", "text"])  # fmt: skip
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step.html(),
+        Step.body(b"[]", "application/json"),
+        Step.body(b"null", "application/json"),
+        Step.body(b"{}", "application/json"),
+        Step.body(b'{"type": "mess', "application/json"),
+        Step.body(b"", "application/json", status=204),
+        Step.body(b"\x1f\x8bbroken", "application/json", headers={"content-encoding": "gzip"}),
+        Step.body(b"\xff\xfe\x00", "application/json"),
+        Step.body(b"[" * 100_000, "application/json"),
+        Step.body(b"hello", "text/plain"),
+    ],
+    ids=["html", "list", "null", "empty-object", "cut-json", "204", "broken-gzip", "not-utf8", "deep", "text"],
+)
 async def test_b63_html_200(bench, wire, step, streamed):
     client, seat = bench.client(wire)
     bench.script(step)
     with pytest.raises(TransientUpstreamError) as caught:
-        if streamed:
-            await read(client.stream_response("Hello."))
-        else:
-            await client.single_response("Hello.")
+        await asked(client, "Hello.", streamed=streamed)
     assert len(str(caught.value)) < 700
     if step.name == "html":
         assert type(caught.value) is MalformedResponseError

@@ -8,8 +8,7 @@ import pickle
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interlock.admission.outcome import OutcomeKind
 from interlock.catalog.usage import Usage
@@ -62,7 +61,11 @@ TABLE = [
     (429, openai_body("organization_spend_limit_exceeded"), QuotaExhaustedError),
     (429, openai_body("credit_balance_exhausted"), QuotaExhaustedError),
     (402, {}, QuotaExhaustedError),
-    (400, anthropic_body("invalid_request_error", "Your credit balance is too low to access the API."), QuotaExhaustedError),
+    (
+        400,
+        anthropic_body("invalid_request_error", "Your credit balance is too low to access the API."),
+        QuotaExhaustedError,
+    ),
     (429, anthropic_body("rate_limit_error", error_code="enforced_spend_limit_reached"), QuotaExhaustedError),
     (429, anthropic_body("rate_limit_error", error_code="contract_spend_limit_reached"), QuotaExhaustedError),
     (429, google_body(PER_DAY, "26s"), QuotaExhaustedError),
@@ -82,11 +85,16 @@ TABLE = [
     (200, anthropic_body("overloaded_error"), OverloadedError),
     (503, openai_body(None, type_="overloaded"), OverloadedError),
     # transient
-    (408, None, TransientUpstreamError), (409, None, TransientUpstreamError), (424, None, TransientUpstreamError),
-    (500, "<html>", TransientUpstreamError), (502, None, TransientUpstreamError), (504, {}, TransientUpstreamError),
+    (408, None, TransientUpstreamError),
+    (409, None, TransientUpstreamError),
+    (424, None, TransientUpstreamError),
+    (500, "<html>", TransientUpstreamError),
+    (502, None, TransientUpstreamError),
+    (504, {}, TransientUpstreamError),
     (None, {"error": {"message": "odd"}}, TransientUpstreamError),
     (200, anthropic_body("api_error"), TransientUpstreamError),
-    (None, {"error": {"code": "503"}}, TransientUpstreamError), (None, {"error": {"code": 502}}, TransientUpstreamError),
+    (None, {"error": {"code": "503"}}, TransientUpstreamError),
+    (None, {"error": {"code": 502}}, TransientUpstreamError),
     # refused
     (400, openai_body("invalid_prompt"), ProviderRefusalError),
     (400, openai_body("content_policy_violation"), ProviderRefusalError),
@@ -94,18 +102,26 @@ TABLE = [
     (400, {"error": {"code": 400, "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, ProviderRefusalError),
     # window
     (400, openai_body("context_length_exceeded"), ContextWindowExceededError),
-    (400, anthropic_body("invalid_request_error", "prompt is too long: 1 tokens > 0 maximum"), ContextWindowExceededError),
+    (
+        400,
+        anthropic_body("invalid_request_error", "prompt is too long: 1 tokens > 0 maximum"),
+        ContextWindowExceededError,
+    ),
     (400, openai_body(None, "This model's maximum context length is 8192 tokens"), ContextWindowExceededError),
     (400, {"message": "Input is too long for requested model."}, ContextWindowExceededError),
     (413, anthropic_body("request_too_large", "Request exceeds the maximum size"), InvalidRequestError),
     # keys
-    (401, None, CredentialError), (403, None, CredentialError), (400, openai_body("API_KEY_INVALID"), CredentialError),
+    (401, None, CredentialError),
+    (403, None, CredentialError),
+    (400, openai_body("API_KEY_INVALID"), CredentialError),
     (401, anthropic_body("authentication_error"), CredentialError),
     # the rest of 4xx
-    (400, openai_body("invalid_value"), InvalidRequestError), (404, None, InvalidRequestError),
-    (422, {"detail": [{"msg": "field required"}]}, InvalidRequestError), (400, [], InvalidRequestError),
+    (400, openai_body("invalid_value"), InvalidRequestError),
+    (404, None, InvalidRequestError),
+    (422, {"detail": [{"msg": "field required"}]}, InvalidRequestError),
+    (400, [], InvalidRequestError),
     (302, None, InvalidRequestError),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("status", "body", "class_"), TABLE, ids=range(len(TABLE)))

@@ -6,8 +6,7 @@ import math
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interlock.admission.outcome import Dimension
 from interlock.clients.hints import anthropic_limits, duration, openai_limits, retry_hint, until, wait
@@ -73,10 +72,16 @@ def test_b43_retry_info_in_the_body(details, headers, expected, wrapped):
 junk = st.one_of(st.text(max_size=200), st.floats(), st.integers(), st.none(), st.booleans(), st.binary(max_size=9))
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["error", "details", "retryDelay", "code", "message", "type", "status", "x"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["error", "details", "retryDelay", "code", "message", "type", "status", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(junk, json_values)

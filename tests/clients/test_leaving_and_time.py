@@ -13,10 +13,22 @@ from interlock.admission.outcome import OutcomeKind
 from interlock.catalog.usage import Usage
 from interlock.clients.options import StreamingMode
 from interlock.clients.simulator import Answer, Step
+from interlock.clients.stream import ResponseStream
 from interlock.clients.watch import AttemptTimeout, Watch, verdict
 from interlock.errors import StreamInterruptedError, TransientUpstreamError
 
 STORY = "Tell me a story of some length, please, with a beginning and an end."
+
+
+def forget(kept: list[object]) -> None:
+    kept.clear()
+    gc.collect()
+
+
+async def fail_in(stream: ResponseStream) -> None:
+    async with stream as pieces:
+        async for _ in pieces:
+            raise ZeroDivisionError
 
 
 async def started(until, provider):
@@ -155,9 +167,10 @@ async def test_a_forgotten_stream_is_settled_and_its_connection_closed(bench, wi
     bench.script(Step.stall(2))
     pieces = client.stream_response(STORY)
     assert (await anext(pieces)).text
+    kept = [pieces]
+    del pieces
     with pytest.warns(ResourceWarning, match="async with"):
-        del pieces
-        gc.collect()
+        forget(kept)
     assert seat.kinds == [OutcomeKind.ABANDONED]
     await until(lambda: bench.provider.requests[-1].cut == "client")
     seat.check_books()
@@ -167,9 +180,7 @@ async def test_a_failing_reader_leaves_nothing_behind(bench, wire, until):
     client, seat = bench.client(wire)
     bench.script(Step.stall(2))
     with pytest.raises(ZeroDivisionError):
-        async with client.stream_response(STORY) as pieces:
-            async for _ in pieces:
-                raise ZeroDivisionError
+        await fail_in(client.stream_response(STORY))
     assert seat.kinds == [OutcomeKind.ABANDONED]
     await until(lambda: bench.provider.requests[-1].cut == "client")
 

@@ -33,20 +33,47 @@ def chunk(content: Any = None, finish: Any = None, *, usage: Any = ..., **more: 
 def completion(**message: Any) -> dict[str, Any]:
     finish = message.pop("finish_reason", "stop")
     usage = message.pop("usage", {"prompt_tokens": 9, "completion_tokens": 4})
-    return {"id": "c", "model": "served", "choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage}  # fmt: skip
+    return {
+        "id": "c",
+        "model": "served",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": usage,
+    }
 
 
 USAGE = {"prompt_tokens": 48, "completion_tokens": 16}
 
 
-@pytest.mark.parametrize(("events", "usage"), [
-    ([chunk("Hi."), chunk(None, "stop"), json.dumps({"choices": [], "usage": USAGE}), DONE], Usage(input_tokens=48, output_tokens=16)),
-    ([*(chunk(f"{n} ", usage={"prompt_tokens": 48, "completion_tokens": n}) for n in range(1, 17)), chunk(None, "stop", usage=None), DONE],
-     Usage(input_tokens=48, output_tokens=16)),
-    ([chunk("Hi."), chunk(None, "stop"), json.dumps({"usage": USAGE}), DONE], Usage(input_tokens=48, output_tokens=16)),
-    ([chunk("Hi."), chunk(None, "stop"), json.dumps({"choices": None, "usage": USAGE})], Usage(input_tokens=48, output_tokens=16)),
-    ([chunk("Hi.", "stop", usage={"prompt_tokens": 0, "completion_tokens": 0}), DONE], Usage(input_tokens=0, output_tokens=0)),
-], ids=["empty-choices", "every-chunk", "no-choices", "null-choices", "zero"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("events", "usage"),
+    [
+        (
+            [chunk("Hi."), chunk(None, "stop"), json.dumps({"choices": [], "usage": USAGE}), DONE],
+            Usage(input_tokens=48, output_tokens=16),
+        ),
+        (
+            [
+                *(chunk(f"{n} ", usage={"prompt_tokens": 48, "completion_tokens": n}) for n in range(1, 17)),
+                chunk(None, "stop", usage=None),
+                DONE,
+            ],
+            Usage(input_tokens=48, output_tokens=16),
+        ),
+        (
+            [chunk("Hi."), chunk(None, "stop"), json.dumps({"usage": USAGE}), DONE],
+            Usage(input_tokens=48, output_tokens=16),
+        ),
+        (
+            [chunk("Hi."), chunk(None, "stop"), json.dumps({"choices": None, "usage": USAGE})],
+            Usage(input_tokens=48, output_tokens=16),
+        ),
+        (
+            [chunk("Hi.", "stop", usage={"prompt_tokens": 0, "completion_tokens": 0}), DONE],
+            Usage(input_tokens=0, output_tokens=0),
+        ),
+    ],
+    ids=["empty-choices", "every-chunk", "no-choices", "null-choices", "zero"],
+)
 async def test_b16_usage_chunk_shapes(bench, openai, events, usage):
     client, seat = bench.client(openai)
     bench.script(Step.events(*events))
@@ -117,10 +144,15 @@ async def test_b15_refusals_of_a_whole_answer(bench, openai, body):
     assert seat.kinds == [OutcomeKind.COMPLETED]
 
 
-@pytest.mark.parametrize("events", [
-    [chunk("Well"), chunk(None, "content_filter"), DONE],
-    [json.dumps({"choices": [{"index": 0, "delta": {"refusal": part}}]}) for part in ("I will", " not.")] + [chunk(None, "stop"), DONE],
-], ids=["content-filter", "refusal"])  # fmt: skip
+@pytest.mark.parametrize(
+    "events",
+    [
+        [chunk("Well"), chunk(None, "content_filter"), DONE],
+        [json.dumps({"choices": [{"index": 0, "delta": {"refusal": part}}]}) for part in ("I will", " not.")]
+        + [chunk(None, "stop"), DONE],
+    ],
+    ids=["content-filter", "refusal"],
+)
 async def test_b15_refusals_in_a_stream(bench, openai, events):
     client, _ = bench.client(openai)
     bench.script(Step.events(*events))
@@ -131,8 +163,16 @@ async def test_b15_refusals_in_a_stream(bench, openai, events):
 
 async def test_b15_an_azure_style_400_is_a_refusal(bench, openai):
     client, seat = bench.client(openai)
-    body = {"error": {"message": "The response was filtered", "type": None, "param": "prompt", "code": "content_filter", "status": 400,
-                      "innererror": {"code": "ResponsibleAIPolicyViolation"}}}  # fmt: skip
+    body = {
+        "error": {
+            "message": "The response was filtered",
+            "type": None,
+            "param": "prompt",
+            "code": "content_filter",
+            "status": 400,
+            "innererror": {"code": "ResponsibleAIPolicyViolation"},
+        }
+    }
     bench.script(Step.status(400, body))
     with pytest.raises(ProviderRefusalError):
         await client.single_response("Hello.")
@@ -180,9 +220,7 @@ async def test_b41_an_inband_error_after_text(bench, openai):
     client, seat = bench.client(openai)
     bench.script(Step.events(chunk("Some text"), json.dumps({"error": {"code": 429, "message": "slow down"}})))
     with pytest.raises(StreamInterruptedError) as caught:
-        async with client.stream_response("Hello.") as pieces:
-            async for _ in pieces:
-                pass
+        await client.stream_response("Hello.").finish()
     assert caught.value.partial == "Some text"
     assert caught.value.status == 429
     assert seat.kinds == [OutcomeKind.RATE_LIMITED]
@@ -205,9 +243,17 @@ async def test_b43_a_google_error_in_a_list(bench, openai):
 
 async def test_a_whole_answer_where_a_stream_was_asked_for(bench, wire):
     client, _ = bench.client(wire)
-    body = completion(role="assistant", content="All at once.") if wire.speaks == "openai" else {
-        "type": "message", "model": "served", "content": [{"type": "text", "text": "All at once."}], "stop_reason": "end_turn",
-        "usage": {"input_tokens": 9, "output_tokens": 4}}  # fmt: skip
+    body = (
+        completion(role="assistant", content="All at once.")
+        if wire.speaks == "openai"
+        else {
+            "type": "message",
+            "model": "served",
+            "content": [{"type": "text", "text": "All at once."}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 9, "output_tokens": 4},
+        }
+    )
     bench.script(Step.body(body))
     async with client.stream_response("Hello.") as pieces:
         text = "".join([piece.text async for piece in pieces])

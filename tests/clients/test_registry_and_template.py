@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,6 +27,7 @@ from interlock.errors import (
     ConfigurationError,
     InvalidRequestError,
     MalformedResponseError,
+    RateLimitedError,
     StreamInterruptedError,
     TransientUpstreamError,
     UpstreamError,
@@ -62,7 +64,7 @@ class Busy(TransientUpstreamError):
 class EchoClient(AbstractLLMClient):
     """Answers with what it was told. Written as a third party would."""
 
-    encoders = {TextBlock: lambda block: block.text}  # noqa: RUF012 - as users will write it
+    encoders: ClassVar = {TextBlock: lambda block: block.text}
 
     def __init__(self, entry: ModelEntry, environment: ClientEnvironment) -> None:
         super().__init__(entry, environment)
@@ -181,12 +183,8 @@ async def test_what_a_wire_has_no_word_for_is_refused():
     _, bound, _ = echo()
     with pytest.raises(InvalidRequestError, match="'temperature'"):
         await bound.single_response("x", options=CallOptions(temperature=0.5))
-    with pytest.raises(InvalidRequestError, match="cannot write a"):
-        options = CallOptions(tools=(Tool("t"),))
-        await bound.single_response(
-            Conversation.of("x").assistant([ToolUseBlock(id="t", name="n")]).user([ToolResultBlock(tool_use_id="t")]),
-            options=options,
-        )
+    with pytest.raises(InvalidRequestError, match="'tools'"):
+        await bound.single_response("x", options=CallOptions(tools=(Tool("t"),)))
 
 
 # The provider in a thread.
@@ -228,10 +226,8 @@ async def test_the_simulated_provider_enforces_the_pools_limits():
     client, bound, seat = simulated(Limits(rpm=2, burst_s=60), options={"seed": 7})
     try:
         for _ in range(3):
-            try:
+            with suppress(RateLimitedError):
                 await bound.single_response("Say hello.")
-            except UpstreamError as error:
-                assert error.code == "llm_rate_limited"
         assert seat.kinds == [OutcomeKind.COMPLETED] * 2 + [OutcomeKind.RATE_LIMITED]
     finally:
         await client.aclose()

@@ -28,6 +28,8 @@ from interlock.clients.simulator import Step
 from interlock.clients.simulator.replying import sign
 from interlock.errors import InvalidRequestError
 
+from .conftest import asked
+
 GOLDEN = Path(__file__).parent / "golden"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 LOOK = Tool("look", "Look something up.", {"type": "object", "properties": {"word": {"type": "string"}}})
@@ -78,9 +80,26 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "plain": ("Hello.", {}, {}),
     "every-block": (EVERY_BLOCK, {"options": CallOptions(tools=(LOOK,))}, {}),
     "merged-turns": (FEW_BLOCKS, {}, {}),
-    "options": ("Hello.", {"options": CallOptions(temperature=0.0, top_p=0.5, stop=("END", "STOP"), tools=(LOOK,), tool_choice="look",
-                                                  parallel_tool_calls=False, provider_options={"user": "u1"})}, {}),
-    "entry-parameters": ("Hello.", {}, {"parameters": {"temperature": 0.3, "stop": ["X"]}, "provider_options": {"service_tier": "auto"}}),
+    "options": (
+        "Hello.",
+        {
+            "options": CallOptions(
+                temperature=0.0,
+                top_p=0.5,
+                stop=("END", "STOP"),
+                tools=(LOOK,),
+                tool_choice="look",
+                parallel_tool_calls=False,
+                provider_options={"user": "u1"},
+            )
+        },
+        {},
+    ),
+    "entry-parameters": (
+        "Hello.",
+        {},
+        {"parameters": {"temperature": 0.3, "stop": ["X"]}, "provider_options": {"service_tier": "auto"}},
+    ),
     "cached": (EVERY_BLOCK, {"options": CallOptions(cache=True, cache_ttl="1h", tools=(LOOK,))}, {"caching": "marks"}),
     "native": ("Review it.", {"response_model": Review}, {"structured": "native"}),
     "forced-tool": ("Review it.", {"response_model": Review}, {"structured": "tool"}),
@@ -90,7 +109,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "thinking": ("Think.", {}, {"thinking": Thinking(mode="budget"), "depth": Depth.STANDARD}),
     "effort": ("Think.", {}, {"thinking": Thinking(mode="effort"), "depth": Depth.THOROUGH}),
     "adaptive": ("Think.", {}, {"thinking": Thinking(mode="adaptive"), "depth": Depth.QUICK}),
-}  # fmt: skip
+}
 
 
 def golden(wire: Any, case: str) -> Any:
@@ -172,10 +191,9 @@ NEVER = [
 @pytest.mark.parametrize(("conversation", "call", "entry", "said"), NEVER, ids=range(len(NEVER)))
 async def test_bad_input_never_leaves(bench, wire, conversation, call, entry, said):
     client, seat = bench.client(wire, **entry)
-    for ask in (client.single_response, client.stream_response):
+    for streamed in (False, True):
         with pytest.raises(InvalidRequestError, match=said) as caught:
-            result = ask(conversation, **call)
-            await result
+            await asked(client, conversation, streamed=streamed, **call)
         assert caught.value.sent is False
     assert bench.provider.count == 0
     assert seat.permits == []
@@ -246,15 +264,11 @@ async def test_usage_is_asked_for_unless_the_server_cannot(bench, openai):
 # What a call is taken for.
 
 
-async def test_a_call_clearly_larger_than_declared_asks_for_what_it_is(bench, wire):
-    estimator = TokenEstimator()
-    client, seat = bench.client(wire, input_tokens=40, estimator=estimator)
-    await client.single_response("Hello.")
-    await client.single_response("word " * 500)
-    small, large = seat.permits
-    assert small.input_tokens == 40
-    assert large.input_tokens > 300
-    assert large.input_tokens == input_tokens("the-model", "word " * 500, estimator=TokenEstimator())
+@pytest.mark.parametrize(("text", "reserved"), [("Hello.", 40), ("word " * 500, None)], ids=["as-declared", "larger"])
+async def test_a_call_clearly_larger_than_declared_asks_for_what_it_is(bench, wire, text, reserved):
+    client, seat = bench.client(wire, input_tokens=40, estimator=TokenEstimator())
+    await client.single_response(text)
+    assert seat.permits[0].input_tokens == (reserved or input_tokens("the-model", text, estimator=TokenEstimator()))
 
 
 async def test_the_estimate_learns_from_what_is_reported(bench, wire):

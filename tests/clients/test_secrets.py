@@ -13,7 +13,7 @@ import pytest
 from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.errors import CredentialError, TransientUpstreamError, UpstreamError
 
-from .conftest import SECRET
+from .conftest import SECRET, WIRES, asked
 
 
 def everything_in(error: BaseException) -> str:
@@ -29,19 +29,24 @@ def everything_in(error: BaseException) -> str:
 ECHO = {"error": {"type": "authentication_error", "message": f"invalid x-api-key: {SECRET}"}}
 
 
-@pytest.mark.parametrize("step", [
-    Step.status(401, ECHO), Step.status(404, f"no such key={SECRET}"), Step.status(503, ECHO), Step.html(200, f"<p>{SECRET}</p>"),
-    Step.status(307, b"", {"location": f"https://elsewhere.test/?key={SECRET}"}), Step.stream_error(message=f"bad {SECRET}", after_pieces=None),
-], ids=["401", "404", "503", "html", "redirect", "stream"])  # fmt: skip
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step.status(401, ECHO),
+        Step.status(404, f"no such key={SECRET}"),
+        Step.status(503, ECHO),
+        Step.html(200, f"<p>{SECRET}</p>"),
+        Step.status(307, b"", {"location": f"https://elsewhere.test/?key={SECRET}"}),
+        Step.stream_error(message=f"bad {SECRET}", after_pieces=None),
+    ],
+    ids=["401", "404", "503", "html", "redirect", "stream"],
+)
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_b30_a_key_that_a_provider_echoes_is_redacted(bench, wire, step, streamed):
     client, seat = bench.client(wire)
     bench.script(step)
     with pytest.raises(UpstreamError) as caught:
-        if streamed:
-            await client.stream_response("Hello.").finish()
-        else:
-            await client.single_response("Hello.")
+        await asked(client, "Hello.", streamed=streamed)
     error = caught.value
     assert SECRET not in everything_in(error)
     assert error.__cause__ is None
@@ -129,8 +134,6 @@ async def test_b75_a_rotated_key_is_taken_up_after_a_401(bench, wire):
 
 
 async def test_a_server_without_a_key_gets_no_header(bench):
-    from .conftest import WIRES
-
     wire = next(wire for wire in WIRES if wire.key == "openai-compatible")
     client, _ = bench.client(wire, settings={"credential": None})
     with pytest.raises(CredentialError):  # the simulated provider wants one, whichever it is
@@ -141,9 +144,10 @@ async def test_a_server_without_a_key_gets_no_header(bench):
 
 
 def test_b20_importing_clients_loads_no_sdk():
+    modules = ("abstract", "registry", "lifecycle", "stream", "measure")
     code = (
-        "import sys, interlock.clients.abstract, interlock.clients.registry, interlock.clients.lifecycle, interlock.clients.stream\n"
-        "loaded = {'anthropic', 'openai', 'httpx2', 'httpx', 'sqlalchemy', 'numpy', 'starlette', 'uvicorn'} & set(sys.modules)\n"
-        "assert not loaded, loaded\n"
+        f"import sys, {', '.join(f'interlock.clients.{module}' for module in modules)}\n"
+        "heavy = {'anthropic', 'openai', 'httpx2', 'httpx', 'sqlalchemy', 'numpy', 'starlette', 'uvicorn'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

