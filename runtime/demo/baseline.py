@@ -89,31 +89,29 @@ class UsualWay:
             return
         area, deprecated = await asyncio.to_thread(self._local.ask, entry)
         vector = await asyncio.to_thread(self._local.embed, searchable(entry))
-        card = Card.model_validate_json(await self.send(prompt_of(entry)))
+        card = await self.send(prompt_of(entry))
         likeness = float(vector @ await asyncio.to_thread(self._local.embed, card.summary))
         await store(connection.execute, row_of(entry, area, deprecated, card, likeness, vector), card.keywords)
 
-    async def send(self, prompt: str) -> str:
+    async def send(self, prompt: str) -> Card:
         from anthropic import RateLimitError
 
         while True:
             try:
-                answer = await self._client.messages.create(
+                answer = await self._client.messages.parse(
                     model=self._model,
                     max_tokens=MAX_OUTPUT_TOKENS,
                     system=SYSTEM,
                     messages=[{"role": "user", "content": prompt}],
-                    output_config={"format": {"type": "json_schema", "schema": _schema()}},
+                    output_format=Card,
                 )
             except RateLimitError as refused:
                 told_s = float(refused.response.headers.get("retry-after", "1"))
                 await asyncio.sleep(told_s + self._random.random() * 0.25)
                 continue
-            return "".join(block.text for block in answer.content if block.type == "text")
-
-
-def _schema() -> dict[str, Any]:
-    return Card.model_json_schema() | {"additionalProperties": False}
+            if answer.parsed_output is None:
+                raise ValueError("the model did not answer in the wanted shape")
+            return answer.parsed_output
 
 
 async def run_the_usual_way(

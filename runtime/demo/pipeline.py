@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from interlock.decisions import DecisionResponse
 
 from ..calls import LLMCall
+from ..context import PipelineContext
 from ..job import Job
 from ..model_calls import DecisionCall, EmbeddingCall
-from ..context import PipelineContext
 from ..pipeline_job import pipeline
 from .corpus import Entry
 from .library import store
