@@ -204,6 +204,8 @@ class World:
     provider: FakeProvider
     entries: list[ModelEntry]
 
+    step = Step
+
     def settings(self, **changes: Any) -> RuntimeSettings:
         clock, start = self.clock, datetime(2026, 11, 1, tzinfo=UTC)
         values: dict[str, Any] = {
