@@ -118,7 +118,8 @@ class Gate(Account):
         return amount * self.hold_s / self.capacity
 
     def held_for(self, seconds: float) -> None:
-        """Learn from one hold that has ended."""
+        """One hold has ended: count it, and learn from how long it was."""
+        self.settled += 1
         if seconds > self.hold_s:
             self.hold_s = min(self.hold_s * self.UP, seconds)
         else:

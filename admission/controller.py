@@ -148,7 +148,7 @@ class Admission:
             self._tell(self._line.cancel(waiting, now), now)
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
-            if waiting.share is not None and waiting._charges:
+            if waiting.share is not None and waiting._charges and waiting.group.lead.active:
                 waiting.share.credit += waiting.group.cost(waiting.amounts)
             self._tell(self._line.give(waiting.group.accounts, waiting.amounts, now), now)
         return True
@@ -260,24 +260,25 @@ class Admission:
         self._settled += 1
         taken = NOTHING if reserved is None else reserved
         levels = pool.limiter.accounts
+        if not drained and not self._line.waiting:  # nobody to wake, no share to correct: the common case, kept short
+            for level in levels:
+                back = taken[level.part] - used[level.part]
+                if back:
+                    level.give(now, back)
+            return
         backs: list[float] = []
         before = after = 0.0
         for level in levels:
-            a, b, unit_s = taken[level.part], used[level.part], level.unit_s
+            a, b = taken[level.part], used[level.part]
+            before, after = max(before, a * level.unit_s), max(after, b * level.unit_s)
             back = a - b
             if drained and back > 0:
                 back = min(back, max(-level.level(now), 0.0))
             backs.append(back)
-            if a * unit_s > before:
-                before = a * unit_s
-            if b * unit_s > after:
-                after = b * unit_s
-        share = waiting.share
-        if share is not None and waiting.group.lead is levels[0]:
-            share.credit += before - after
-        decided = self._line.give(levels, backs, now)
-        if decided or self._line.waiting:
-            self._tell(decided, now)
+        lead = waiting.group.lead
+        if waiting.share is not None and lead is levels[0] and lead.active:
+            waiting.share.credit += before - after
+        self._tell(self._line.give(levels, backs, now), now)
 
     def charge_more(self, call: CallCharge, reserved: Charge | None) -> Charge:
         """A call that was not declared, or not that large: owe the difference at once. Returns its whole charge."""
@@ -294,10 +295,7 @@ class Admission:
 
     def learn(self, pool: Pool, outcome: CallOutcome, epoch: int, sent_at: float) -> None:
         """What a call's end says about its pool: the throttle's signals, and the limits in the provider's headers."""
-        limiter, kind = pool.limiter, outcome.kind
-        if kind is OutcomeKind.COMPLETED and limiter.throttle.calm and not outcome.reported:
-            return
-        now, moved = self.clock.now(), False
+        now, limiter, kind, moved = self.clock.now(), pool.limiter, outcome.kind, False
         if kind is OutcomeKind.COMPLETED:
             moved = limiter.succeeded(now, epoch)
         elif kind is OutcomeKind.RATE_LIMITED:
@@ -336,10 +334,11 @@ class Admission:
         seconds = now - waiting.decided_at
         for gate in held:
             gate.held_for(seconds)
-            gate.settled += 1
-        decided = self._line.give(held, backs, now)
-        if decided or self._line.waiting:
-            self._tell(decided, now)
+        if self._line.waiting:
+            self._tell(self._line.give(held, backs, now), now)
+        else:
+            for gate, back in zip(held, backs, strict=True):
+                gate.give(now, back)
 
     # Looking.
 

@@ -77,7 +77,13 @@ class Line:
     def take_now(self, waiter: Waiter, workflow: str, now: float) -> bool:
         """Grant it at once if nobody of its group waits and everything fits behind the older heads' claims."""
         group = waiter.group
-        waiter.share = self._share(group.lead, workflow)
+        lead = group.lead
+        share = lead.shares.get(workflow)
+        if share is None:
+            share = self._new_share(lead, workflow)
+        elif not share.waiting and share.vtime < lead.vtime:
+            share.vtime = lead.vtime
+        waiter.share = share
         if group.waiting or self._short(group, waiter.amounts, waiter.rank, waiter.ticket, now) is not None:
             return False
         self._take(waiter, now)
@@ -191,22 +197,22 @@ class Line:
         return account.owed and n <= account.capacity and now >= account.held_until  # type: ignore[attr-defined]
 
     def _take(self, waiter: Waiter, now: float) -> None:
-        group, share, passed = waiter.group, waiter.share, None
-        for account, n in zip(group.accounts, waiter.amounts):  # noqa: B905 - the hot loop
+        group, amounts, passed = waiter.group, waiter.amounts, False
+        for account, n in zip(group.accounts, amounts):  # noqa: B905 - the hot loop
             account.take(now, n)
             if account.owed:
-                passed = account
-        if passed is not None:
+                passed = True
+        if passed:
             self._passed(group, now)
-        cost = group.cost(waiter.amounts)
-        lead = group.lead
+        lead, share, cost = group.lead, waiter.share, group.cost(amounts)
         assert share is not None
-        if (own := cost - share.credit) >= 0:
-            share.vtime += own
-            share.credit = 0.0
+        if share.credit:
+            cost_now = max(cost - share.credit, 0.0)
+            share.credit -= cost - cost_now
+            share.vtime += cost_now
         else:
-            share.credit -= cost
-        lead.vtime += cost / (lead.active or 1)  # what each waiting workflow was owed meanwhile
+            share.vtime += cost
+        lead.vtime += cost / lead.active if lead.active else cost  # what each waiting workflow was owed meanwhile
         group.granted += 1
         waiter.state = GRANTED
         if waiter.ticket == NO_TICKET:
@@ -222,15 +228,12 @@ class Line:
 
     # Queues.
 
-    def _share(self, lead: Account, workflow: str) -> Share:
-        share = lead.shares.get(workflow)
-        if share is None:
-            if len(lead.shares) >= 1024 and not len(lead.shares) & 1023:
-                # Whoever neither waits nor is ahead of the account would start where it stands now.
-                lead.shares = {k: s for k, s in lead.shares.items() if s.waiting or s.vtime > lead.vtime}
-            share = lead.shares[workflow] = Share(lead.vtime)
-        if not share.waiting and share.vtime < lead.vtime:
-            share.vtime = lead.vtime
+    @staticmethod
+    def _new_share(lead: Account, workflow: str) -> Share:
+        if len(lead.shares) >= 1024 and not len(lead.shares) & 1023:
+            # Whoever neither waits nor is ahead of the account would start where it stands now.
+            lead.shares = {k: s for k, s in lead.shares.items() if s.waiting or s.vtime > lead.vtime}
+        share = lead.shares[workflow] = Share(lead.vtime)
         return share
 
     def _queue(self, waiter: Waiter, workflow: str) -> None:

@@ -101,12 +101,15 @@ class Group:
 
     def cost(self, amounts: Sequence[float]) -> float:
         """Seconds of its leading pool: of the dimension of which it takes the most."""
-        accounts = self.accounts
-        cost = accounts[0].cost(amounts[0])
-        for i in range(1, self.levels):
-            other = amounts[i] * accounts[i].unit_s
-            if other > cost:
-                cost = other
+        lead = self.lead
+        if not lead.metered:
+            return lead.cost(amounts[0])
+        cost = amounts[0] * lead.unit_s
+        if self.levels > 1:
+            for i in range(1, self.levels):
+                other = amounts[i] * self.accounts[i].unit_s
+                if other > cost:
+                    cost = other
         return cost
 
     def never_fits(self, amounts: Sequence[float]) -> tuple[Account, float] | None:

@@ -67,26 +67,28 @@ class Permit:
 
     def close(self, outcome: CallOutcome) -> None:
         """Settle it, teach the throttle, adopt reported limits. Only the first call counts."""
-        state = self._state
+        state, call = self._state, self._call
         if state == CLOSED:
             return
         self._state = CLOSED
         if state == OPEN or outcome.kind is OutcomeKind.UNSENT:
-            self._admission.settle(self._call.pool, self._waiting, self.reserved, NOTHING)
-        else:
-            # A hold must stand before anything is given back, or what comes back would be sent into it.
-            self._admission.learn(self._call.pool, outcome, self._epoch, self._sent_at)
-            drained = outcome.kind is OutcomeKind.RATE_LIMITED
-            self._admission.settle(self._call.pool, self._waiting, self.reserved, self._used(outcome), drained=drained)
+            self._admission.settle(call.pool, self._waiting, self.reserved, NOTHING)
+            return
+        if outcome.kind is OutcomeKind.COMPLETED and call.pool.limiter.throttle.calm and not outcome.reported:
+            self._admission.settle(call.pool, self._waiting, self.reserved, self._used(outcome))
+            return
+        # A hold must stand before anything is given back, or what comes back would be sent into it.
+        self._admission.learn(call.pool, outcome, self._epoch, self._sent_at)
+        drained = outcome.kind is OutcomeKind.RATE_LIMITED
+        self._admission.settle(call.pool, self._waiting, self.reserved, self._used(outcome), drained=drained)
 
     def _used(self, outcome: CallOutcome) -> Charge:
-        kind = outcome.kind
-        if kind in GIVEN_BACK:
-            return REQUEST_ONLY
+        kind, accounting = outcome.kind, self._call.accounting
         reserved = REQUEST_ONLY if self.reserved is None else self.reserved
+        if kind is not OutcomeKind.COMPLETED and kind in GIVEN_BACK:
+            return REQUEST_ONLY
         if outcome.usage is None or kind is OutcomeKind.UNKNOWN:
             return reserved
-        accounting = self._call.accounting
         used = settle_charge(accounting, outcome.usage, reserved)
         if kind is OutcomeKind.COMPLETED and accounting.output == "expected":
             self._call.pool.observe_output(self._call.key, used.output_tokens)
@@ -101,8 +103,12 @@ class Reservation:
     def __init__(self, admission: Admission, waiting: Waiting) -> None:
         self._admission, self._waiting = admission, waiting
         calls = waiting.demand.calls
-        self._unused = [call.count for call in calls]
-        self._epochs = [call.pool.limiter.throttle.epoch for call in calls]
+        if len(calls) == 1:
+            call = calls[0]
+            self._unused, self._epochs = [call.count], [call.pool.limiter.throttle.epoch]
+        else:
+            self._unused = [call.count for call in calls]
+            self._epochs = [call.pool.limiter.throttle.epoch for call in calls]
         self._permits: list[Permit] = []
         self.released = False
 
@@ -143,9 +149,9 @@ class Reservation:
         A call beyond the declared ones, or after `release`, is charged whole as a debt; one larger than declared is
         charged the difference. Both are marked `undeclared`. UndeclaredResourceError for a key never declared.
         """
-        waiting = self._waiting
-        index = self._place(key)
-        call, undeclared = waiting.demand.calls[index], False
+        waiting, calls = self._waiting, self._waiting.demand.calls
+        index = 0 if len(calls) == 1 and calls[0].key is key else self._place(key)
+        call, undeclared = calls[index], False
         reserved: Charge | None = None
         if waiting._charges:
             declared = self._unused[index] > 0 and not self.released
@@ -188,8 +194,8 @@ class Reservation:
             if permit._state == OPEN:
                 permit.close(UNSENT)
         waiting = self._waiting
-        for i, unused in enumerate(self._unused):
-            if unused and waiting._charges:
+        if waiting._charges and any(self._unused):
+            for call, charge, unused in zip(waiting.demand.calls, waiting._charges, self._unused, strict=True):
                 for _ in range(unused):
-                    self._admission.settle(waiting.demand.calls[i].pool, waiting, waiting._charges[i], NOTHING)
+                    self._admission.settle(call.pool, waiting, charge, NOTHING)
         self._admission.end(waiting)

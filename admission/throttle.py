@@ -65,6 +65,7 @@ class Throttle:
         "_probe_every_s",
         "_slowdown",
         "_step",
+        "calm",
         "closed_until",
         "epoch",
         "held_until",
@@ -75,6 +76,8 @@ class Throttle:
     def __init__(self) -> None:
         self.epoch = self.rate_limited = self.overloaded = 0
         self.held_until = self.closed_until = -inf
+        #: Whether a success has nothing to tell it.
+        self.calm = True
         self._slowdown = 1.0
         self._episode = 0  # counted 429s since the last success
         self._failed_at = 1.0  # the slowdown at the last failure
@@ -85,11 +88,6 @@ class Throttle:
     def slowdown(self, now: float) -> float:
         """What the refill is divided by, in [1, 10]. It changes only when something is reported."""
         return self._slowdown
-
-    @property
-    def calm(self) -> bool:
-        """Whether a success has nothing to tell it."""
-        return self._slowdown == 1.0 and self._episode == 0 and self.closed_until == -inf
 
     def closed(self, now: float) -> bool:
         """Whether a hint above 60 s is still in force: only a probe passes."""
@@ -103,6 +101,7 @@ class Throttle:
         `retry_after_s` is the provider's hint, `jitter` a number in [0, 1).
         """
         self.rate_limited += 1
+        self.calm = False
         counted = epoch is None or epoch >= self.epoch
         if retry_after_s is None:
             if not counted:
@@ -122,6 +121,7 @@ class Throttle:
     def on_overloaded(self, now: float) -> bool:
         """A 529. Returns whether it counted: at most one in five seconds does."""
         self.overloaded += 1
+        self.calm = False
         if now - self._last_overload < OVERLOADED_EVERY_S:
             return False
         self._last_overload = now
@@ -147,7 +147,9 @@ class Throttle:
         self.closed_until = -inf
         if opened:
             self.held_until = min(self.held_until, now)
-        return self._recover(now) or opened
+        changed = self._recover(now) or opened
+        self.calm = self._slowdown == 1.0
+        return changed
 
     def _recover(self, now: float) -> bool:
         elapsed, near = now - self._last_step, self._failed_at * NEAR_FAILURE
