@@ -39,22 +39,37 @@ def start(client: AbstractLLMClient, call: Call, seat: CallSeat) -> CallAttempt:
 async def deliver(client: AbstractLLMClient, call: Call, attempt: CallAttempt, answer: Answer) -> LLMResponse:
     """Judge a complete answer, settle and record it, and make the response. Shared by whole and streamed answers."""
     usage = known_usage(answer, call)
-    attempt.learn(usage=usage, request_id=answer.request_id, served_model=answer.served_model,
-                  stop_reason=answer.stop_reason.value if answer.stop_reason else None, reported=answer.reported, text=answer.text)  # fmt: skip
+    attempt.learn(
+        usage=usage,
+        request_id=answer.request_id,
+        served_model=answer.served_model,
+        stop_reason=None if answer.stop_reason is None else answer.stop_reason.value,
+        reported=answer.reported,
+        text=answer.text,
+    )
     estimator = client.environment.estimator
     if estimator is not None and not usage.estimated:
         estimator.observe(client.entry.id, call.measured_tokens, usage.total_input_tokens)
-    judged: Judged | None = None
-    try:
-        judged = judge(replace(answer, usage=usage), conversation=call.conversation, shape=call.shape,
-                       answer_tool=call.answer_tool, limit=call.output_tokens, model=client.entry.id)  # fmt: skip
-    except UpstreamError as error:
-        failure = client.failure(error)
-    if judged is None:
-        await attempt.fail(failure)
-        raise failure
+    judged = _judged(client, call, replace(answer, usage=usage))
+    if isinstance(judged, Exception):
+        await attempt.fail(judged)
+        raise judged
     record = await attempt.succeed()
     return _response(answer, judged, record)
+
+
+def _judged(client: AbstractLLMClient, call: Call, answer: Answer) -> Judged | Exception:
+    try:
+        return judge(
+            answer,
+            conversation=call.conversation,
+            shape=call.shape,
+            answer_tool=call.answer_tool,
+            limit=call.output_tokens,
+            model=client.entry.id,
+        )
+    except UpstreamError as error:
+        return client.failure(error)
 
 
 def known_usage(answer: Answer, call: Call) -> Usage:

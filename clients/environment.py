@@ -25,9 +25,9 @@ def utc_now() -> datetime:
 class ClientEnvironment:
     """The surroundings of a client: its provider's settings, where secrets come from, time, and what may be kept.
 
-    `limits` are those of the entry's pool, resolved; the simulated provider makes them bind. `estimator` is the one that
-    priced the call; with it the template notices a call larger than was declared, and corrects the estimate by what the
-    provider reports. `keep_text` writes the answer's text into the record.
+    `limits` are those of the entry's pool, resolved; the simulated provider makes them bind. `estimator` is the one
+    that priced the call; with it the template notices a call larger than was declared, and corrects the estimate by
+    what the provider reports. `keep_text` writes the answer's text into the record.
     """
 
     settings: ProviderSettings

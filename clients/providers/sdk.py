@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import zlib
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
@@ -134,11 +133,9 @@ class SdkChatClient(AbstractLLMClient):
 
     def read_error(self, error: Exception) -> UpstreamError | None:
         """Everything that an SDK call can raise, as one of ours."""
-        if hasattr(error, "status_code") and hasattr(error, "response"):
-            return self._said_no(error.status_code, getattr(error, "body", None), error.response)
-        body = getattr(error, "body", None)
-        if body is not None:  # an error inside a stream, which has no status
-            return self._said_no(None, body, getattr(error, "response", None))
+        status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+        if status is not None or body is not None:  # an error inside a stream has no status of its own
+            return self._said_no(status, body, getattr(error, "response", None))
         return self._transport(error)
 
     # Sending.

@@ -96,8 +96,8 @@ async def test_b17_cancelled_before_the_first_piece(bench, wire, until):
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_b06_cancelled_at_every_turn_of_the_loop(bench, wire, streamed):
-    """However far a call has come when it is cancelled, it ends once, and the next one works."""
-    client, seat = bench.client(wire)
+    """However far a call has come when it is cancelled, it ends once, and its one connection serves the next call."""
+    client, seat = bench.client(wire, settings={"max_connections": 1})
     bench.provider.always(Step.answer("Fine, thank you very much indeed."))
     for turns in range(0, 60, 2):
         task = asyncio.create_task(
