@@ -73,9 +73,11 @@ class LocalModels:
 
 
 class UsualWay:
-    def __init__(self, client: AsyncAnthropic, engine: AsyncEngine, local: LocalModels, model: str, seed: int) -> None:
-        self._client, self._engine, self._local, self._model = client, engine, local, model
-        self._random = random.Random(seed)
+    def __init__(
+        self, client: AsyncAnthropic, engine: AsyncEngine, meter: ConnectionMeter, local: LocalModels, model: str
+    ) -> None:
+        self._client, self._engine, self._meter, self._local, self._model = client, engine, meter, local, model
+        self._random = random.Random(0)
 
     async def worker(self, queue: Iterator[Entry], finished: Callable[[], None]) -> None:
         for entry in queue:
@@ -87,10 +89,11 @@ class UsualWay:
         there = select(ENTRIES.c.name).where(ENTRIES.c.name == entry.name)
         if (await connection.execute(there)).first() is not None:
             return
-        area, deprecated = await asyncio.to_thread(self._local.ask, entry)
-        vector = await asyncio.to_thread(self._local.embed, searchable(entry))
-        card = await self.send(prompt_of(entry))
-        likeness = float(vector @ await asyncio.to_thread(self._local.embed, card.summary))
+        with self._meter.elsewhere():
+            area, deprecated = await asyncio.to_thread(self._local.ask, entry)
+            vector = await asyncio.to_thread(self._local.embed, searchable(entry))
+            card = await self.send(prompt_of(entry))
+            likeness = float(vector @ await asyncio.to_thread(self._local.embed, card.summary))
         await store(connection.execute, row_of(entry, area, deprecated, card, likeness, vector), card.keywords)
 
     async def send(self, prompt: str) -> Card:
@@ -123,7 +126,6 @@ async def run_the_usual_way(
     served: Served,
     workers: int = WORKERS,
     finished: Callable[[], None] = lambda: None,
-    seed: int = 0,
 ) -> Side:
     """The whole corpus on that provider, and what it took."""
     from anthropic import AsyncAnthropic
@@ -135,7 +137,7 @@ async def run_the_usual_way(
     begun = time.perf_counter()
     try:
         async with AsyncAnthropic(base_url=provider.anthropic_url, api_key="simulated", max_retries=0) as client:
-            usual = UsualWay(client, engine, local, model, seed)
+            usual = UsualWay(client, engine, meter, local, model)
             async with asyncio.TaskGroup() as group:
                 for _ in range(workers):
                     group.create_task(usual.worker(queue, finished))

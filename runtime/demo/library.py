@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Column, Float, LargeBinary, MetaData, String, Table, delete, event, insert, select
+from sqlalchemy import Column, Float, Integer, LargeBinary, MetaData, String, Table, delete, event, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 METADATA = MetaData()
+
+MODULES = Table(
+    "modules",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("entries", Integer, nullable=False),  # stored so far
+    Column("likeness", Float, nullable=False),  # their mean
+)
 
 KEYWORDS = Table(
     "keywords",
@@ -60,7 +70,6 @@ async def open_library(path: Path, *, connections: int) -> AsyncEngine:
     def configure(connection: Any, _: object) -> None:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.close()
 
     async with engine.begin() as connection:
@@ -73,11 +82,15 @@ def to_bytes(vector: NDArray[np.float32]) -> bytes:
 
 
 async def store(execute: Callable[..., Awaitable[Any]], row: Mapping[str, Any], keywords: Sequence[str]) -> None:
-    """Write one entry and its keywords, replacing what was there."""
-    name = row["name"]
+    """Write one entry, its keywords and its module's summary, replacing what was there."""
+    name, module = row["name"], row["module"]
+    await execute(insert(ENTRIES).prefix_with("OR REPLACE"), row)
     await execute(delete(KEYWORDS).where(KEYWORDS.c.entry == name))
-    await execute(insert(ENTRIES).prefix_with("OR REPLACE").values(**row))
     await execute(insert(KEYWORDS), [{"keyword": word, "entry": name} for word in dict.fromkeys(keywords)])
+    stored = select(func.count(), func.avg(ENTRIES.c.likeness)).where(ENTRIES.c.module == module)
+    count, likeness = (await execute(stored)).one()
+    summary = {"name": module, "entries": count, "likeness": likeness}
+    await execute(insert(MODULES).prefix_with("OR REPLACE"), summary)
 
 
 async def search(connection: AsyncConnection, question: NDArray[np.float32], count: int = 5) -> tuple[Found, ...]:
@@ -94,15 +107,15 @@ async def search(connection: AsyncConnection, question: NDArray[np.float32], cou
 class ConnectionMeter:
     """Seconds for which connections were taken from the pool, and the part of them that the work itself needs.
 
-    `held_s` is from checkout to return. `work_s` is the statements and commits alone, each as its caller waits for it:
-    what the same work takes however it is arranged.
+    `held_s` is from checkout to return. `work_s` is from a transaction's first statement to its last, and the commit,
+    without the time spent `elsewhere` in between: what the same work takes however it is arranged.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.held_s = 0.0
         self.work_s = 0.0
         self._taken: dict[object, float] = {}
-        self._begun: dict[object, float] = {}
+        self._spans: dict[object, tuple[float, float]] = {}  # first statement begun, last one ended
         pool = engine.sync_engine.pool
         event.listen(pool, "checkout", self._checkout)
         event.listen(pool, "checkin", self._checkin)
@@ -110,18 +123,31 @@ class ConnectionMeter:
         event.listen(engine.sync_engine, "after_execute", self._after)
         self._time_commits(engine.sync_engine.dialect)
 
-    def _checkout(self, _: object, record: object, __: object) -> None:
-        self._taken[record] = time.perf_counter()
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Around what a transaction waits for that is not the database."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.work_s -= time.perf_counter() - begun
 
-    def _checkin(self, _: object, record: object) -> None:
-        if (since := self._taken.pop(record, None)) is not None:
+    def _checkout(self, connection: object, *_: object) -> None:
+        self._taken[connection] = time.perf_counter()
+
+    def _checkin(self, connection: object, _: object) -> None:
+        if (since := self._taken.pop(connection, None)) is not None:
             self.held_s += time.perf_counter() - since
+        first, last = self._spans.pop(connection, (0.0, 0.0))
+        self.work_s += last - first
 
-    def _before(self, connection: object, *_: object) -> None:
-        self._begun[connection] = time.perf_counter()
+    def _before(self, connection: Connection, *_: object) -> None:
+        now = time.perf_counter()
+        self._spans.setdefault(connection.connection.dbapi_connection, (now, now))
 
-    def _after(self, connection: object, *_: object) -> None:
-        self.work_s += time.perf_counter() - self._begun.pop(connection)
+    def _after(self, connection: Connection, *_: object) -> None:
+        key = connection.connection.dbapi_connection
+        self._spans[key] = (self._spans[key][0], time.perf_counter())
 
     def _time_commits(self, dialect: Any) -> None:
         commit = dialect.do_commit

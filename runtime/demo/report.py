@@ -40,7 +40,7 @@ ROWS = {
     "goodput, of the provider's limit": lambda side: _share(side.goodput),
     "wall time": lambda side: f"{side.wall_s:.1f} s",
     "database connections held for": lambda side: f"{side.db_connection_s:.2f} s",
-    "of which the database worked": lambda side: f"{side.db_work_s:.2f} s",
+    "of which for statements and commits": lambda side: f"{side.db_work_s:.2f} s",
 }
 
 
