@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -73,6 +73,21 @@ class Admission:
         if isinstance(gate, CustomGate):
             gate.capacity = gate.inner.capacity
         self._tell(self._line.recheck((gate,), now), now)
+
+    def deficits(self) -> dict[str, float]:
+        """What each level lacks of its capacity, by account name; full ones are left out. To be kept over a restart."""
+        now = self.clock.now()
+        levels = [level for pool in self._registry.pools.values() for level in pool.limiter.levels.values()]
+        lacks = {level.name: level.capacity - level.level(now) for level in levels}
+        return {name: lack for name, lack in lacks.items() if lack > 0}
+
+    def restore(self, deficits: Mapping[str, float], elapsed_s: float) -> None:
+        """Take over the `deficits` of an earlier process, read `elapsed_s` seconds ago (a negative elapse counts 0).
+
+        Levels are only lowered, now or when their pool is made: a restarted program does not burst twice.
+        """
+        now = self.clock.now()
+        self._registry.restore(deficits, now - max(elapsed_s, 0.0), now)
 
     # Asking.
 

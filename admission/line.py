@@ -44,7 +44,7 @@ from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group
 #: Amounts closer than this are equal: levels are floats.
 EPS = 1e-3
 #: An instant that has come but shows a shortfall (rounding) is looked at again this much later.
-TICK_S = 1e-6
+TICK_S = 1e-4
 Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
 
 
@@ -127,6 +127,7 @@ class Line:
         group = waiter.group
         was_head = group.head is waiter
         look = self._unpark(group, now) if was_head else []
+        _waited(waiter, group.lead, now)
         self._leave(waiter, state)
         if waiter.flow is not None:
             waiter.flow.drop_dead()
@@ -316,6 +317,8 @@ class Line:
             heappop(waiter.group.returned)
 
     def _grant(self, waiter: Waiter, now: float, decided: list[Waiter]) -> None:
+        if waiter.waits is not None:
+            _waited(waiter, waiter.group.lead, now)
         self._take(waiter, now)
         self._count(waiter, -1)
         decided.append(waiter)
@@ -328,7 +331,8 @@ class Line:
             self.tickets += 1
             waiter.ticket = self.tickets
         if waiter.waits is None:
-            waiter.waits = {group.lead.name: now - waiter.since} if now > waiter.since else {}
+            waiter.waits, waiter.parked_at = {}, waiter.since
+        _waited(waiter, group.lead, now)  # behind others until now
         group.head, group.ticket = waiter, waiter.ticket
         for a, n in zip(group.accounts, waiter.amounts, strict=True):
             insort(a.claims, (waiter.rank, waiter.ticket, n, group), key=_order)
@@ -337,7 +341,7 @@ class Line:
     def _watch(self, group: Group, account: Account, now: float) -> None:
         head = group.head
         assert head is not None
-        group.watch, group.wake, head.parked_at = account, inf, now
+        group.watch, group.wake = account, inf
         insort(account.watchers, (head.rank, group.ticket, group), key=_order)
         self._arm(group, now)
 
@@ -385,8 +389,7 @@ class Line:
             if entry[2] is group:
                 del watchers[i]
                 break
-        assert head.waits is not None
-        head.waits[account.name] = head.waits.get(account.name, 0.0) + now - head.parked_at
+        _waited(head, account, now)
         group.watch, group.wake = None, inf
 
     def _unpark(self, group: Group, now: float) -> list[Entry]:
@@ -434,6 +437,13 @@ class Line:
                     pushed += 1
                     heappush(heap, (r, t, pushed, other))
         return decided
+
+
+def _waited(waiter: Waiter, account: Account, now: float) -> None:
+    """Book the time since it was last looked at as waited for this account."""
+    if waiter.waits is not None and now > waiter.parked_at:
+        waiter.waits[account.name] = waiter.waits.get(account.name, 0.0) + now - waiter.parked_at
+    waiter.parked_at = now
 
 
 def _order(entry: tuple[Any, ...]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from interlock.catalog.entry import Limits
 
@@ -47,7 +47,7 @@ class Shape:
 class Registry:
     """Pools and held accounts, each name once, and the shapes of demands seen so far."""
 
-    __slots__ = ("_custom", "_line", "_nothing", "_shapes", "gates", "pools")
+    __slots__ = ("_custom", "_deficits", "_line", "_nothing", "_shapes", "gates", "pools")
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -55,6 +55,9 @@ class Registry:
         self.gates: dict[str, Gate] = {}
         self._custom: dict[int, CustomGate] = {}
         self._shapes: dict[object, Shape] = {}
+        self._deficits: dict[
+            str, tuple[float, float]
+        ] = {}  # of levels not made yet: (deficit, the instant it was read)
         #: What a demand that names nothing draws on.
         self._nothing = OpenLevel("(nothing)")
 
@@ -63,12 +66,27 @@ class Registry:
         pool = self.pools.get(name)
         if pool is None:
             pool = self.pools[name] = Pool(name, limits, now)
+            self._carry_over(pool, now)
             return pool, False
         if pool.limits == limits:
             return pool, False
         pool.update(limits, now)
+        self._carry_over(pool, now)
         self._shapes.clear()
         return pool, True
+
+    def restore(self, deficits: Mapping[str, float], read_at: float, now: float) -> None:
+        """Levels of an earlier process, as what they lacked at `read_at`: of pools that are there or come later."""
+        self._deficits.update({name: (deficit, read_at) for name, deficit in deficits.items()})
+        for pool in self.pools.values():
+            self._carry_over(pool, now)
+
+    def _carry_over(self, pool: Pool, now: float) -> None:
+        for level in pool.limiter.levels.values():
+            deficit, read_at = self._deficits.pop(level.name, (0.0, now))
+            lacks = deficit - max(now - read_at, 0.0) * level.rate
+            if lacks > 0:
+                level.set_level(now, min(level.level(now), level.capacity - lacks))
 
     def gate(self, account: Gate | HeldAccount) -> Gate:
         """The held account as the line knows it. ValueError if another one has its name."""

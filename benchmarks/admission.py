@@ -80,6 +80,18 @@ async def uncontended(accounts: int, *, per_tick: int, fresh: bool, rounds: int 
     return median(figures)
 
 
+async def tick(each: int = 20_000) -> float:
+    """Microseconds of the event loop's own turn with one callback: what "1 a tick" contains besides."""
+    loop, figures = asyncio.get_running_loop(), []
+    for _ in range(7):
+        started = process_time_ns()
+        for _ in range(each):
+            loop.call_soon(int)
+            await asyncio.sleep(0)
+        figures.append((process_time_ns() - started) / each / 1000)
+    return median(figures)
+
+
 class Load:
     """A line with `waiting` demands over 8 pools of three accounts and two databases, 50 workflows, 3 priorities."""
 
@@ -181,11 +193,13 @@ def main() -> None:
     print("admit + settle through the asyncio shell, uncontended, µs a life")
     print(f"{'accounts':>10}{'100 a tick':>14}{'1 a tick':>14}{'new Demand each':>18}")
     for accounts in (1, 2, 3, 4):
+        gc.collect()
         row = [
             asyncio.run(uncontended(accounts, per_tick=per_tick, fresh=fresh))
             for per_tick, fresh in ((100, False), (1, False), (100, True))
         ]
         print(f"{accounts:>10}{row[0]:>14.2f}{row[1]:>14.2f}{row[2]:>18.2f}")
+    print(f"a turn of the event loop itself: {asyncio.run(tick()):.2f} µs, contained once in '1 a tick'")
     print("\na decision with many waiting (8 pools, 2 databases, 50 workflows)")
     print(f"{'waiting':>10}{'µs a decision':>16}{'ratio to 1k':>14}{'µs a grant':>14}{'p99 µs':>10}")
     first = None

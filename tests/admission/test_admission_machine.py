@@ -165,6 +165,12 @@ class AdmissionMachine(RuleBasedStateMachine):
                 assert asked.waiting.status == "waiting"
 
     @invariant()
+    def every_second_waited_is_told_to_an_account(self) -> None:
+        for asked in self.asked:
+            for reservation in asked.granted:
+                assert abs(sum(reservation.waited_by_account.values()) - reservation.waited_s) < 1e-6
+
+    @invariant()
     def what_is_held_is_what_the_running_hold(self) -> None:
         for gate in self.gates:
             out = sum(1 for a in self.asked if a.running for g, n in a.demand.held if g is gate)

@@ -166,6 +166,31 @@ async def test_editing_the_catalog_keeps_the_level(house) -> None:
     assert house.level("p:requests") == pytest.approx(59.0)
 
 
+async def test_a_restarted_program_does_not_burst_twice(house, new_house) -> None:
+    pool = house.pool(tpm=600, rpm=60)
+    house.ask(house.call(pool, 500))
+    await house.clock.settle()
+    kept = house.admission.deficits()
+    assert kept == pytest.approx({"p:tokens": 500.0, "p:requests": 1.0})
+    later = new_house()
+    later.admission.restore(kept, elapsed_s=20.0)
+    later.pool(tpm=600, rpm=60)
+    assert later.level("p:tokens") == pytest.approx(300.0)
+    assert later.level("p:requests") == 60.0
+    later.admission.restore({"p:tokens": 100.0}, elapsed_s=0.0)
+    assert later.level("p:tokens") == pytest.approx(300.0), "only lowered"
+
+
+async def test_b61_a_wall_clock_that_stepped_neither_locks_out_nor_gives_away(new_house) -> None:
+    for elapsed_s, expected in ((-3_600.0, 100.0), (3_600.0, 600.0)):
+        house = new_house()
+        house.pool(tpm=600)
+        house.admission.restore({"p:tokens": 500.0}, elapsed_s=elapsed_s)
+        assert house.level("p:tokens") == pytest.approx(expected)
+        await house.clock.advance(50.0)
+        assert house.level("p:tokens") == pytest.approx(600.0)
+
+
 async def test_a_waiting_demand_is_small_and_has_no_task_and_no_future(house) -> None:
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
