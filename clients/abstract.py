@@ -281,7 +281,9 @@ class AbstractLLMClient(ABC):
             return binding.input_tokens, binding.input_tokens
         raw = raw_input_tokens(asked, options=options, response_model=response_model)
         measured = estimator.corrected(self.entry.id, raw)
-        within = measured <= binding.input_tokens * DECLARED_SLACK + DECLARED_SLACK_TOKENS
+        # The model's correction may have moved since the declaration: the same text is the declared size.
+        same = raw <= getattr(binding.input_tokens, "raw", -1)
+        within = same or measured <= binding.input_tokens * DECLARED_SLACK + DECLARED_SLACK_TOKENS
         return measured, binding.input_tokens if within else measured
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from interlock.admission.outcome import CallOutcome, OutcomeKind
+from interlock.clients.abstract import DECLARED_SLACK, DECLARED_SLACK_TOKENS
 from interlock.errors import InvalidRequestError, TransactionOpenError
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class JobSeat:
         resources = self._resources
         resources.stopper.check()
         self._check_transactions()
+        declared = self._binding.input_tokens
+        if declared < input_tokens <= declared * DECLARED_SLACK + DECLARED_SLACK_TOKENS:
+            input_tokens = declared  # the model's correction has moved since the declaration
         permit = resources.reservation_permit(self._binding, input_tokens, output_tokens)
         if permit.undeclared:
             self._undeclared(permit, input_tokens, output_tokens)
