@@ -67,9 +67,6 @@ def strict_schema(schema: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]
     if not dialect.recursion:
         _refuse_recursion(definitions, dialect)
     translated = _translate({key: value for key, value in schema.items() if key != "$defs"}, dialect, "$", 0)
-    if "$ref" in translated:  # strict modes want an object at the root
-        translated = {**translated, **_translate(_resolve(schema, translated["$ref"]), dialect, "$", 0)}
-        del translated["$ref"]
     if definitions:
         translated["$defs"] = {
             name: _translate(definition, dialect, f"$defs.{name}", 0) for name, definition in definitions.items()
@@ -148,10 +145,6 @@ def _object(schema: dict[str, Any], dialect: Dialect, path: str, depth: int) -> 
         "required": required,
         "additionalProperties": False,
     }
-
-
-def _resolve(root: Mapping[str, Any], reference: str) -> Any:
-    return root.get("$defs", {}).get(reference.rpartition("/")[2])
 
 
 def _refuse_recursion(definitions: Mapping[str, Any], dialect: Dialect) -> None:

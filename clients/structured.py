@@ -35,7 +35,7 @@ class Shape:
         self.name = (_NAME.sub("_", str(getattr(wanted, "__name__", ""))).strip("_") or "answer")[:60]
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(wanted)
-            inner = self._adapter.json_schema()
+            inner = _rooted(self._adapter.json_schema())
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             reason = str(error).splitlines()[0][:200]
             raise InvalidRequestError(f"{wanted!r} cannot be asked for as an answer: {reason}", sent=False) from None
@@ -86,9 +86,15 @@ def _shape_of(wanted: Any) -> Shape:
     return Shape(wanted)
 
 
+def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
+    """A recursive type's schema is a reference to itself; tools and strict modes want an object at the root."""
+    if "$ref" not in schema:
+        return schema
+    definitions = schema.get("$defs", {})
+    return {**definitions.get(schema["$ref"].rpartition("/")[2], {}), "$defs": definitions}
+
+
 def _is_object(schema: dict[str, Any]) -> bool:
-    if "$ref" in schema:
-        schema = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
     return schema.get("type") == "object"
 
 

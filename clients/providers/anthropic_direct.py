@@ -45,7 +45,12 @@ STOP_REASONS: Mapping[str, StopReason] = {
     "pause_turn": StopReason.PAUSE_TURN,
     "refusal": StopReason.REFUSAL,
 }
-EFFORTS: Mapping[Depth, str] = {Depth.QUICK: "low", Depth.STANDARD: "medium", Depth.THOROUGH: "high"}
+EFFORTS: Mapping[Depth, str] = {
+    Depth.IMMEDIATE: "low",
+    Depth.QUICK: "low",
+    Depth.STANDARD: "medium",
+    Depth.THOROUGH: "high",
+}
 
 
 def _marked(part: dict[str, Any], cache: bool) -> dict[str, Any]:
@@ -226,16 +231,17 @@ def _tool_choice(ask: Ask) -> dict[str, Any] | None:
 
 
 def _add_depth(wire: dict[str, Any], ask: Ask) -> None:
+    """How much it may think. An adaptive model that is given no room for it is told not to; one that always thinks has
+    room even for an immediate answer (`budgets` in its entry), and is told to be brief."""
     mode = ask.entry.thinking.mode
-    if ask.depth is Depth.IMMEDIATE or mode == "none":
-        return
-    if mode == "budget":
-        if ask.thinking_tokens:
-            wire["thinking"] = {"type": "enabled", "budget_tokens": ask.thinking_tokens}
-        return
-    if mode == "adaptive":
+    if mode == "budget" and ask.thinking_tokens:
+        wire["thinking"] = {"type": "enabled", "budget_tokens": ask.thinking_tokens}
+    elif mode == "adaptive" and not ask.thinking_tokens:
+        wire["thinking"] = {"type": "disabled"}
+    elif mode == "adaptive" and ask.depth is not Depth.IMMEDIATE:
         wire["thinking"] = {"type": "adaptive"}
-    wire["output_config"] = {"effort": EFFORTS[ask.depth]}
+    if mode in ("adaptive", "effort") and ask.thinking_tokens:
+        wire["output_config"] = {"effort": EFFORTS[ask.depth]}
 
 
 def _settle_marks(wire: dict[str, Any], ask: Ask) -> None:

@@ -34,7 +34,12 @@ from ..turns import refused
 from .openai_reading import read_choice, read_usage
 from .sdk import SdkChatClient
 
-EFFORTS: Mapping[Depth, str] = {Depth.QUICK: "low", Depth.STANDARD: "medium", Depth.THOROUGH: "high"}
+EFFORTS: Mapping[Depth, str] = {
+    Depth.IMMEDIATE: "low",
+    Depth.QUICK: "low",
+    Depth.STANDARD: "medium",
+    Depth.THOROUGH: "high",
+}
 
 
 def _text(block: TextBlock) -> dict[str, Any]:
@@ -107,8 +112,9 @@ class OpenAIChatCompletionsClient(SdkChatClient):
         if options.stop:
             wire["stop"] = list(options.stop)
         self._add_tools(wire, ask)
-        if ask.entry.thinking.mode != "none" and ask.depth is not Depth.IMMEDIATE:
-            wire["reasoning_effort"] = EFFORTS[ask.depth]
+        if ask.entry.thinking.mode != "none":
+            # An entry whose model always thinks gives even an immediate answer some room for it.
+            wire["reasoning_effort"] = EFFORTS[ask.depth] if ask.thinking_tokens else "none"
         if ask.structure is not None and ask.structure.mode == "native":
             wire["response_format"] = {
                 "type": "json_schema",

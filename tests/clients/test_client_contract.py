@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 
 from interlock.admission.outcome import OutcomeKind
 from interlock.catalog.usage import Usage
@@ -589,3 +589,58 @@ async def test_the_missions_own_spellings(bench, wire):
     assert (await client.singleResponse("Hello.")).text
     assert (await read(client.streamResponse("Hello.")))[-1].response is not None
     assert client.getUpstreamRetries() == 3
+
+
+# Schemas, against a server that refuses what the real ones refuse.
+
+
+class Circle(BaseModel):
+    kind: Literal["circle"]
+    radius: float = Field(gt=0)
+
+
+class Square(BaseModel):
+    kind: Literal["square"]
+    side: float
+
+
+class Drawing(BaseModel):
+    name: str = Field(max_length=40, pattern="^[a-z ]*$")
+    shape: Annotated[Circle | Square, Field(discriminator="kind")]
+    colour: Literal["red", "blue"] = "red"
+    note: str | None = None
+    tags: Annotated[list[str], Field(max_length=3)] = []
+
+
+class Branch(BaseModel):
+    word: str
+    branches: list[Branch] = []
+
+
+class Counts(BaseModel):
+    by_word: dict[str, int]
+
+
+@pytest.mark.parametrize(("wanted", "given"), [
+    (Drawing, {"name": "one", "shape": {"kind": "circle", "radius": 1.5}, "colour": "blue", "note": None, "tags": []}),
+    (Branch, {"word": "a", "branches": [{"word": "b", "branches": []}]}),
+    (Counts, {"by_word": {"a": 1}}),
+    (list[Circle], {"value": [{"kind": "circle", "radius": 2.0}]}),
+    (int, {"value": 7}),
+], ids=["nested", "recursive", "free-keys", "list", "number"])  # fmt: skip
+@pytest.mark.parametrize("mode", ["native", "tool"])
+async def test_b70_schemas_that_a_strict_server_takes(bench, wire, mode, wanted, given):
+    client, _ = bench.client(wire, structured=mode)
+    bench.script(Step.answer(json=given))
+    response = await client.single_response("Draw it.", response_model=wanted)
+    assert TypeAdapter(wanted).dump_python(response.parsed) == given.get("value", given)
+    assert bench.provider.count == 1
+
+
+async def test_b70_a_schema_that_a_server_refuses_is_not_asked_again(bench, wire):
+    client, seat = bench.client(wire)
+    bench.script(Step.status(400, message="Invalid schema for response_format"))
+    with pytest.raises(InvalidRequestError) as caught:
+        await client.single_response("Review it.", response_model=Review)
+    assert not caught.value.retryable
+    assert seat.kinds == [OutcomeKind.REJECTED]

@@ -108,6 +108,12 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "beyond-native": ("Count.", {"response_model": Counts}, {"structured": "native"}),
     "thinking": ("Think.", {}, {"thinking": Thinking(mode="budget"), "depth": Depth.STANDARD}),
     "effort": ("Think.", {}, {"thinking": Thinking(mode="effort"), "depth": Depth.THOROUGH}),
+    "no-thinking": ("Answer.", {}, {"thinking": Thinking(mode="adaptive")}),
+    "thinking-and-a-tool": (
+        "Review it.",
+        {"response_model": Review},
+        {"structured": "tool", "thinking": Thinking(mode="budget"), "depth": Depth.STANDARD},
+    ),
     "adaptive": ("Think.", {}, {"thinking": Thinking(mode="adaptive"), "depth": Depth.QUICK}),
 }
 
