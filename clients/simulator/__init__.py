@@ -4,7 +4,7 @@
     script       Step: what happens to a request instead of a plain answer
     answers      deterministic answers from a request's own text; filling, formats, patterns: values for a JSON schema
     buckets      the limits, pure
-    app          the ASGI app; answering: one request's way; connection, server: the sockets
+    app          the ASGI app; answering: one request's way; connection, server, joining: sockets
     wires/       Anthropic Messages, OpenAI chat completions
 
 Anyone may import it. Serving needs uvicorn (the `simulator` extra); the app alone needs nothing.

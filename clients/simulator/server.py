@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from .connection import TRANSPORT
+from .joining import JoiningTransport
 
 _BACKLOG = 2_048
 _KEEP_ALIVE_S = 75
@@ -46,6 +47,7 @@ class LoopbackServer:
             timeout_keep_alive=_KEEP_ALIVE_S,
             server_header=False,
             date_header=False,
+            proxy_headers=False,
         )
         config.load()
         self._state = ServerState()
@@ -62,9 +64,10 @@ class LoopbackServer:
             """Leaves the transport where an answer that cuts its connection finds it; writes no access log."""
 
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                self.app_state = {TRANSPORT: transport}
+                joining = JoiningTransport(cast(asyncio.Transport, transport))
+                self.app_state = {TRANSPORT: joining}
                 self.access_log = False
-                super().connection_made(transport)
+                super().connection_made(joining)
 
         return lambda: Protocol(config=config, server_state=self._state, app_state={})
 

@@ -16,6 +16,7 @@ from anthropic import Anthropic, AsyncAnthropic
 
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider, Step
 from interlock.clients.simulator.connection import TRANSPORT
+from interlock.clients.simulator.joining import JoiningTransport
 from interlock.clients.simulator.server import LoopbackServer
 
 BODY: Any = {"model": "m", "max_tokens": 200, "messages": [{"role": "user", "content": "The parcel is late. Hurry."}]}
@@ -274,3 +275,41 @@ async def test_a_long_body_arrives_in_parts_and_the_log_keeps_what_it_is_told() 
 def test_settings_without_sense_are_refused(setting: Any) -> None:
     with pytest.raises(ValueError, match=r"serves|tokens_per_s"):
         SimulatedProvider(**setting)
+
+
+class _Socket(asyncio.Transport):
+    """A transport that keeps what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Any] = []
+
+    def write(self, data: Any) -> None:
+        self.done.append(data)
+
+    def close(self) -> None:
+        self.done.append("closed")
+
+    def abort(self) -> None:
+        self.done.append("aborted")
+
+    def is_closing(self) -> bool:
+        return "closed" in self.done
+
+
+async def test_what_is_written_in_one_turn_goes_out_as_one() -> None:
+    inner = _Socket()
+    transport = JoiningTransport(inner)
+    transport.write(b"head ")
+    transport.write(b"body")
+    assert inner.done == []
+    await asyncio.sleep(0)
+    transport.write(b"more")
+    await asyncio.sleep(0)
+    transport.write(b"last")
+    assert not transport.is_closing()
+    transport.close()
+    transport.abort()
+    await asyncio.sleep(0)
+    assert inner.done == [b"head body", b"more", b"last", "closed", "aborted"]
+    assert transport.is_closing()
