@@ -256,6 +256,42 @@ async def test_workflows_share_a_pool_whatever_each_has_waiting(house) -> None:
     assert max(waits) <= 22.0
 
 
+async def test_ever_new_workflows_do_not_starve_one_that_waits(house) -> None:
+    """Each newcomer starts where the pool stands, not at nothing: who has waited longer is not passed for ever."""
+    pool = house.pool(rpm=60, burst_s=1)
+    house.ask(house.call(pool), label="burst")
+    for i in range(30):
+        house.ask(house.call(pool), label=f"old{i}", workflow="old")
+    for i in range(120):
+        house.ask(house.call(pool), label=f"new{i}a", workflow=f"new{i}")
+        house.ask(house.call(pool), label=f"new{i}b", workflow=f"new{i}")
+        await house.clock.advance(1.0)
+    served = sum(label.startswith("old") for label in house.granted_labels())
+    assert served >= 4, "it has its turn again and again"
+    first = [label for label in house.granted_labels() if label.startswith("new") and label.endswith("a")]
+    assert len(first) >= 60
+
+
+async def test_a_share_pays_for_what_was_used(house) -> None:
+    """Two workflows reserve alike; one uses a tenth of it. In the end both have had the same."""
+    pool = house.pool(tpm=6_000, burst_s=10)
+    for i in range(400):
+        house.ask(house.call(pool, 1_000), label=f"thrifty{i}", workflow="thrifty")
+        house.ask(house.call(pool, 1_000), label=f"full{i}", workflow="full")
+    done, used = 0, {"thrifty": 0, "full": 0}
+    for _ in range(600):
+        await house.clock.advance(5.0)
+        for reservation in house.granted[done:]:
+            workflow = reservation.demand.workflow
+            tokens = 100 if workflow == "thrifty" else 1_000
+            used[workflow] += tokens
+            house.finish(reservation, used=(tokens, 0))
+            done += 1
+        if done > 300:
+            break
+    assert used["thrifty"] == pytest.approx(used["full"], rel=0.25)
+
+
 async def test_a_job_that_comes_back_keeps_its_place(house) -> None:
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600), label="first")
@@ -269,6 +305,18 @@ async def test_a_job_that_comes_back_keeps_its_place(house) -> None:
     await house.clock.advance(60)
     assert house.granted_labels() == ["first", "again", "w0", "w1", "w2"]
     assert house.answers["again"].ticket == first.ticket
+
+
+async def test_cancelling_the_head_lets_the_next_go(house) -> None:
+    pool = house.pool(tpm=600)
+    house.ask(house.call(pool, 500), label="first")
+    head = house.ask(house.call(pool, 300), label="head")
+    house.ask(house.call(pool, 50), label="next")
+    await house.clock.settle()
+    assert house.granted_labels() == ["first"]
+    assert head.cancel()
+    await house.clock.settle()
+    assert house.granted_labels() == ["first", "next"]
 
 
 # Deadlines.
