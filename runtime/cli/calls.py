@@ -84,20 +84,20 @@ def table(rows: list[CallRow]) -> Table:
     shown = Table(box=None, pad_edge=False)
     shown.add_column("started (UTC)", no_wrap=True)
     for name in ("run", "job", "model"):
-        shown.add_column(name, overflow="fold")
-    for name in ("in", "out", "cost", "waited", "took", "attempt"):
+        shown.add_column(name, overflow="ellipsis", no_wrap=True)
+    for name in ("in", "out", "cost", "waited", "took", "try"):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("outcome", overflow="fold")
+    shown.add_column("outcome", overflow="ellipsis", no_wrap=True)
     for row in rows:
         record, usage = row.record, row.record.usage
         shown.add_row(
-            record.started_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            record.started_at.astimezone(UTC).strftime("%m-%d %H:%M:%S"),
             row.run_id or "",
             row.job,
             record.model,
             _known(usage.total_input_tokens),
             _known(usage.output_tokens),
-            "?" if record.cost is None else f"{record.cost:.6f} {record.currency}",
+            "?" if record.cost is None else f"{record.cost:.6f}",
             f"{row.waited_s:.2f} s",
             f"{record.latency_s:.2f} s",
             str(row.attempt),

@@ -100,6 +100,11 @@ class ResultFile:
         self.close()
         self.part.unlink()
 
+    def discard(self) -> None:
+        """Leave things as they were: nothing came of this run."""
+        self.close()
+        self.part.unlink()
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
