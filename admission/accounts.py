@@ -247,28 +247,51 @@ class Level(Account):
 
 
 class OpenLevel(Level):
-    """A pool without a published limit: anything fits, except while the pool is held."""
+    """A pool without a published limit: anything fits, until a 429 says that there is a limit after all.
 
-    __slots__ = ()
+    Then it starts slowly: one call after the hold, two more for each that succeeds, and where nothing succeeds one
+    every few seconds, until the throttle is calm again. There is no rate to follow, but there is no herd either.
+    """
+
+    __slots__ = ("credits", "next_at")
+
+    EVERY_S: ClassVar[float] = 5.0
+    PER_SUCCESS: ClassVar[int] = 2
 
     def __init__(self, name: str, *, now: float = 0.0) -> None:
         super().__init__(name, inf, inf, now=now)
+        self.credits, self.next_at = inf, -inf
 
     def free(self, now: float) -> float:
-        return -inf if now < self.held_until else inf
+        if now < self.held_until or (self.credits < 1 and now < self.next_at):
+            return -inf
+        return inf
 
     def level(self, now: float) -> float:
         return inf
 
-    def take(self, now: float, amount: float) -> None: ...
+    def take(self, now: float, amount: float) -> None:
+        if self.credits >= 1:
+            self.credits -= 1
+        self.next_at = now + self.EVERY_S
 
     def give(self, now: float, amount: float) -> None: ...
 
     def fit_at(self, now: float, need: float, *, first: bool) -> float:
+        if self.credits < 1 and not (first and self.owed):
+            return max(self.next_at, self.held_until)
         return max(now, self.held_until)
 
     def cost(self, amount: float) -> float:
         return 0.0
+
+    def hold(self, now: float, until: float, *, drain: bool) -> None:
+        self.held_until = until
+        if drain:
+            self.credits = 0
+
+    def succeeded(self, *, calm: bool) -> None:
+        self.credits = inf if calm else self.credits + self.PER_SUCCESS
 
     def set_level(self, now: float, level: float) -> None: ...
 

@@ -132,7 +132,11 @@ class TokenBucketRateLimiter:
 
     def succeeded(self, now: float, epoch: int | None = None) -> bool:
         """A call of `epoch` was served: after a while the pool speeds up, and a closed one opens."""
-        return self.throttle.on_success(now, epoch) and self._follow(now)
+        changed = self.throttle.on_success(now, epoch) and self._follow(now)
+        if not self.levels and (epoch is None or epoch >= self.throttle.epoch):
+            self._open.succeeded(calm=self.throttle.calm)
+            return True
+        return changed
 
     def passed(self, now: float) -> bool:
         """The first demand after a hold has gone on credit. True: it was a probe, and the pool is held again."""

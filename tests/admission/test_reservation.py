@@ -285,6 +285,34 @@ async def test_b55_thirty_429s_resume_after_the_hint_and_one_by_one(house) -> No
     assert [r.ticket for r in house.granted[30:]] == [r.ticket for r in first], "in their old order"
 
 
+async def test_b55_a_pool_without_limits_starts_slowly_after_a_429(house) -> None:
+    """There is no rate to follow: one call, then two for each that succeeds."""
+    pool = house.pool("open")
+    for i in range(30):
+        house.ask(house.call(pool), label=str(i))
+    await house.clock.settle()
+    first = list(house.granted)
+    assert len(first) == 30
+    for reservation in first:
+        house.finish(reservation, OutcomeKind.RATE_LIMITED, retry_after_s=10.0)
+        house.ask(house.call(pool), ticket=reservation.ticket)
+    await house.clock.advance(9.9)
+    assert len(house.granted) == 30
+    await house.clock.advance(0.2)
+    assert len(house.granted) == 31
+    sizes = []
+    for _ in range(4):
+        going, before = house.granted[sum(sizes) + 30 :], len(house.granted)
+        for reservation in going:
+            house.finish(reservation, used=(1, 0))
+        await house.clock.advance(0.1)
+        sizes.append(len(going))
+        assert len(house.granted) - before <= 2 * len(going)
+    assert sizes == [1, 2, 4, 8]
+    await house.clock.advance(300.0)
+    assert len(house.granted) == 60, "and where nothing succeeds, one now and then"
+
+
 async def test_b48_a_deadline_before_the_provider_s_time_fails_at_once(house) -> None:
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 100))
