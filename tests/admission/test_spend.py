@@ -109,6 +109,43 @@ async def test_a_dear_ask_is_not_starved_by_cheap_ones() -> None:
     assert s.granted == [first, dear, *cheap]
 
 
+async def test_a_younger_ask_of_another_run_does_not_pass_on_the_cap_an_older_is_short_of() -> None:
+    s = Spender(deployment="1.00", a="9", b="9")
+    first = s.ask("0.60", "a", "deployment")
+    dear = s.ask("0.90", "a", "deployment")
+    cheap = s.ask("0.10", "b", "deployment")
+    await told()
+    assert s.granted == [first]
+    first.settle(Decimal("0.05"))
+    await told()
+    assert s.granted == [first, dear], "and the cheap one waits: 0.05 + 0.90 + 0.10 pass the cap"
+    dear.settle(Decimal("0.01"))
+    await told()
+    assert s.granted == [first, dear, cheap]
+
+
+async def test_one_settlement_lets_several_runs_go() -> None:
+    s = Spender(deployment="1.00", a="9", b="9", c="9")
+    first = s.ask("1.00", "a", "deployment")
+    others = [s.ask("0.30", run, "deployment") for run in ("a", "b", "c")]
+    await told()
+    first.settle(Decimal(0))
+    await told()
+    assert s.granted == [first, *others]
+
+
+async def test_leaving_while_first_lets_the_next_go() -> None:
+    s = Spender(run="1.00", other="9")
+    s.ask("0.60", "run")
+    dear = s.ask("0.90", "run")
+    behind, beside = s.ask("0.10", "run"), s.ask("0.20", "run", "other")
+    await told()
+    assert len(s.granted) == 1
+    dear.release()
+    await told()
+    assert s.granted[1:] == [behind, beside]
+
+
 async def test_a_run_at_its_own_cap_does_not_stop_the_others() -> None:
     s = Spender(deployment="10.00", a="1.00", b="1.00")
     s.ask("0.80", "a", "deployment")

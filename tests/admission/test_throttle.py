@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -68,6 +68,35 @@ def test_a_529_slows_harder_holds_nobody_and_counts_once_in_five_seconds() -> No
     assert throttle.held_until == -inf
     assert not throttle.on_overloaded(4.9)
     assert throttle.on_overloaded(5.0)
+
+
+def test_a_second_refusal_before_any_success_does_not_move_the_failing_place() -> None:
+    """It recovers to just above where it first failed, however often the restart was refused."""
+    throttle = Throttle()
+    throttle.on_rate_limited(0.0, 0.0, 0)
+    throttle.on_success(0.0, throttle.epoch)
+    failed = throttle.slowdown(0.0)
+    for _ in range(4):
+        throttle.on_rate_limited(0.0, 0.0, throttle.epoch)
+    assert throttle.slowdown(0.0) > 2 * failed
+    for now in range(1, 30):
+        throttle.on_success(float(now), throttle.epoch)
+    assert throttle.slowdown(30.0) < failed * 1.03
+
+
+def test_probing_gets_rarer_while_it_fails_at_the_same_place() -> None:
+    """The provider serves exactly a half, and refuses within a second whatever is faster."""
+    throttle, failures = Throttle(), []
+    for now in range(1_200):
+        if throttle.slowdown(now) < 2.0:
+            throttle.on_rate_limited(float(now), 0.0, throttle.epoch)
+            failures.append(now)
+        else:
+            throttle.on_success(float(now), throttle.epoch)
+    gaps = [after - before for before, after in pairwise(failures)]
+    assert max(gaps[:4]) < 10
+    assert min(gaps[-3:]) >= 60
+    assert throttle.slowdown(1_200.0) < 2.0 * 1.4
 
 
 def test_recovery_needs_a_success_of_a_call_sent_since() -> None:
@@ -185,7 +214,7 @@ def test_b48_a_long_hint_closes_the_pool_but_for_a_probe_a_minute() -> None:
         assert tokens.free(now + 1.0) == -inf
         now = throttle.held_until
     assert 9 <= len(probes) <= 10
-    assert all(59.9 <= b - a <= 61 for a, b in itertools.pairwise(probes))
+    assert all(59.9 <= b - a <= 61 for a, b in pairwise(probes))
 
 
 def test_b48_sixty_seconds_itself_are_waited_out_and_no_probe_is_sent() -> None:
