@@ -54,38 +54,11 @@ class Execution(Generic[R]):
     """A submitted job. Only the Dispatcher makes one."""
 
     __slots__ = (
-        "_blocked_by",
-        "_dispatcher",
-        "_futures",
-        "_hold",
-        "_listeners",
-        "_outcome",
-        "_prepared",
-        "_raised",
-        "_ran_s",
-        "_reservation",
-        "_resources",
-        "_retries",
-        "_stop",
-        "_task",
-        "_ticket",
-        "_timer",
-        "_tolerant",
-        "_upstream_error",
-        "_waiting",
-        "attempt",
-        "attempt_outcome",
-        "id",
-        "job",
-        "name",
-        "priority",
-        "run",
-        "spent",
-        "started_s",
-        "state",
-        "step_id",
-        "workflow",
-    )  # fmt: skip
+        "_blocked_by", "_dispatcher", "_futures", "_hold", "_listeners", "_outcome", "_prepared", "_probing",
+        "_raised", "_ran_s", "_reservation", "_resources", "_retries", "_stop", "_task", "_ticket", "_timer",
+        "_tolerant", "_upstream_error", "_waiting", "attempt", "attempt_outcome", "id", "job", "name", "priority",
+        "run", "spent", "started_s", "state", "step_id", "workflow",
+    )  # fmt: skip  # fmt: skip
 
     def __init__(
         self,
@@ -115,7 +88,7 @@ class Execution(Generic[R]):
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._stop: InterlockError | None = None
-        self._retries, self._ran_s = 0, 0.0
+        self._retries, self._ran_s, self._probing = 0, 0.0, False
         self._raised: frozenset[ModelSpec] = frozenset()
         self._upstream_error: UpstreamError | None = None
 
@@ -254,7 +227,9 @@ class Execution(Generic[R]):
         if reservation is not None:
             self._ticket = reservation.ticket
         dispatcher = self._dispatcher
-        self.started_s = dispatcher.clock.now()
+        self.started_s = now = dispatcher.clock.now()
+        calls = reservation.demand.calls if reservation is not None else ()
+        self._probing = any(call.pool.throttle.closed(now) for call in calls)
         try:
             self._resources = dispatcher.resources_for(self, self._prepared, reservation)
         except Exception as error:
@@ -325,6 +300,7 @@ class Execution(Generic[R]):
                 retries_used=self._retries,
                 retries_allowed=self.job.upstream_retries,
                 jitter=self._dispatcher.jitter(),
+                probing=self._probing,
             )
             if rerun is None:
                 self._fail(error)

@@ -23,16 +23,19 @@ class Rerun:
     counted: bool = True
 
 
-def decide_rerun(error: BaseException, *, retries_used: int, retries_allowed: int, jitter: float) -> Rerun | None:
+def decide_rerun(
+    error: BaseException, *, retries_used: int, retries_allowed: int, jitter: float, probing: bool = False
+) -> Rerun | None:
     """The re-run that answers `error`, or None where it is final. `jitter` is uniform in [0, 1) and only ever adds.
 
-    After a 429 the pool's own hold is the delay. Everything else waits its own interval, doubled with each retry from
+    After a 429 the pool's own hold is the delay; one with a hint above a minute, or of a job that went as a closed pool's
+    probe (`probing`), costs no retry. Everything else waits its own interval, doubled with each retry from
     the error's first to its longest, stretched by up to as much again.
     """
     if not isinstance(error, UpstreamError) or not error.retryable:
         return None
     hint = error.retry_after_s or 0.0
-    if isinstance(error, RateLimitedError) and hint > LONGEST_HELD_HINT_S:
+    if isinstance(error, RateLimitedError) and (probing or hint > LONGEST_HELD_HINT_S):
         return Rerun(0.0, counted=False)
     if retries_used >= retries_allowed:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -271,6 +272,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 async def runtime(world: World) -> AsyncIterator[Runtime]:
     async with world.runtime() as opened:
         yield opened
+        await world.until(opened._dispatcher.cancel_all())  # type: ignore[union-attr]
 
 
 @pytest.fixture(name="entry")
@@ -281,3 +283,11 @@ def entry_fixture() -> Callable[..., ModelEntry]:
 @pytest.fixture(name="Step")
 def step_fixture() -> type[Step]:
     return Step
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port of loopback on which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -69,6 +69,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Watched]:
 async def runtime(world: Any, database: Watched) -> AsyncIterator[Runtime]:
     async with world.runtime(databases=(DatabaseProvider("notes", database.engine, max_concurrent=1),)) as opened:
         yield opened
+        await world.until(opened._dispatcher.cancel_all())  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)

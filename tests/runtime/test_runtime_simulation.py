@@ -339,4 +339,3 @@ async def test_b06_cancel_at_every_step_of_the_loop_leaks_nothing(world: Any, ho
         turns += 1
         assert turns < 2_000
     assert turns > 30, "it has many awaits"
-
