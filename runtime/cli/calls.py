@@ -82,24 +82,23 @@ def table(rows: list[CallRow]) -> Table:
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False)
-    shown.add_column("started (UTC)", no_wrap=True)
-    for name in ("run", "job", "model"):
+    shown.add_column("started (UTC)", no_wrap=True, min_width=14)
+    for name in ("job", "model"):
         shown.add_column(name, overflow="ellipsis", no_wrap=True)
-    for name in ("in", "out", "cost", "waited", "took", "try"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("outcome", overflow="ellipsis", no_wrap=True)
+    for name, width in (("in", 5), ("out", 4), ("cost", 8), ("waited", 6), ("took", 5), ("try", 3)):
+        shown.add_column(name, justify="right", no_wrap=True, min_width=width)
+    shown.add_column("outcome", overflow="ellipsis", no_wrap=True, min_width=7)
     for row in rows:
         record, usage = row.record, row.record.usage
         shown.add_row(
             record.started_at.astimezone(UTC).strftime("%m-%d %H:%M:%S"),
-            row.run_id or "",
             row.job,
             record.model,
             _known(usage.total_input_tokens),
             _known(usage.output_tokens),
             "?" if record.cost is None else f"{record.cost:.6f}",
-            f"{row.waited_s:.2f} s",
-            f"{record.latency_s:.2f} s",
+            f"{row.waited_s:.2f}s",
+            f"{record.latency_s:.2f}s",
             str(row.attempt),
             record.outcome,
             style=None if record.outcome == "ok" else "red",

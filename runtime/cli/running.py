@@ -75,7 +75,7 @@ class RunOptions:
 def run_file(options: RunOptions) -> int:
     """The exit code: 0 all good, 1 a line failed or was left, 130 stopped by Ctrl-C. Raises for a wrong set-up."""
     pipeline = load_pipeline(options.pipeline)
-    arguments = Arguments.of(pipeline.function, pipeline.name)
+    arguments = Arguments.of(pipeline.function, str(pipeline.name))
     checked = check(options.input, arguments.fill)
     if checked.bad and not options.skip_bad:
         complain(options.input, checked.bad)
@@ -157,10 +157,7 @@ class FileRun:
 
     def _report_bad(self, line: Line | BadLineError) -> None:
         error = {"code": BadLineError.code, "message": self._bad[line.number]}
-        name: Id = (
-            line.id if isinstance(line, Line) and not self._bad[line.number].startswith("has the id") else line.number
-        )
-        self._keep({"id": name, "line": line.number, "error": error})
+        self._keep({"id": result_id(line, self._bad), "line": line.number, "error": error})
 
     async def _one(self, runtime: Runtime, line: Line, room: asyncio.Semaphore) -> None:
         run_id = f"{self._pipeline.name}-{uuid4().hex[:12]}"

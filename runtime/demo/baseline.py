@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,15 +54,13 @@ class LocalModels:
 
     @staticmethod
     def load() -> LocalModels:
-        from sparrow_decider import Decider
-
         root = logging.getLogger()
         handlers, level = list(root.handlers), root.level
-        import wordllama  # it configures the root logger
-
+        wordllama = import_module("wordllama")  # it configures the root logger
         root.handlers[:], root.level = handlers, level
         folder = Path(str(wordllama.__file__)).parent
-        return LocalModels(wordllama.WordLlama.load(cache_dir=folder, disable_download=True), Decider.load())
+        embedder = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+        return LocalModels(embedder, import_module("sparrow_decider").Decider.load())
 
     def ask(self, entry: Entry) -> tuple[str, float]:
         answers = self.decider.ask(state_of(entry), self.questions)

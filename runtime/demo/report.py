@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -33,7 +35,7 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-ROWS = {
+ROWS: dict[str, Callable[[Side], str]] = {
     "entries done": lambda side: _count(side),
     "requests sent": lambda side: f"{side.requests}",
     "refused with a 429": lambda side: f"{side.rate_limited}",
