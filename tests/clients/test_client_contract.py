@@ -27,6 +27,7 @@ from interlock.errors import (
     QuotaExhaustedError,
     RateLimitedError,
     ResponseShapeError,
+    StreamBufferError,
     StreamInterruptedError,
     TransientUpstreamError,
     UpstreamError,
@@ -538,14 +539,14 @@ async def test_a_safe_stream_delivers_nothing_of_a_broken_answer(bench, wire):
     assert seat.kinds == [OutcomeKind.OVERLOADED, OutcomeKind.COMPLETED]
 
 
-async def test_a_safe_stream_has_a_bound(bench, wire, monkeypatch):
+async def test_a_safe_stream_has_a_bound(bench, wire, until, monkeypatch):
     monkeypatch.setattr("interlock.clients.stream.BUFFER_LIMIT", 20)
     client, seat = bench.client(wire)
-    bench.script(Step.answer("x" * 50, pieces=("x" * 10,) * 5))
-    with pytest.raises(UpstreamError) as caught:
-        await read(client.stream_response("Fill it.", mode=StreamingMode.SAFE))
-    assert caught.value.code == "stream_buffer"
+    bench.script(Step.stall(4))
+    with pytest.raises(StreamBufferError):
+        await client.stream_response("Tell me a story of some length, please.", mode=StreamingMode.SAFE).finish()
     assert seat.kinds == [OutcomeKind.ABANDONED]
+    await until(lambda: bench.provider.requests[-1].cut == "client")
     seat.check_books()
 
 

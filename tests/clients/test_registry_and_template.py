@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -144,6 +145,32 @@ async def test_a_third_partys_own_error_is_settled_by_what_it_is():
         await bound.stream_response("to the").finish()
     assert seat.kinds == [OutcomeKind.UNKNOWN] * 2
     assert client.closed == 1
+
+
+async def test_a_third_partys_chain_into_its_sdk_is_cut():
+    client, bound, _ = echo()
+    busy = Busy("busy")
+    busy.__cause__ = ValueError("Authorization: Bearer sk-a-secret-0123456789")
+    client.fails = [busy]
+    with pytest.raises(Busy) as caught:
+        await bound.single_response("hello")
+    assert caught.value is busy
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+async def test_a_forgotten_stream_of_a_third_party_is_closed():
+    client, bound, seat = echo()
+    stream = bound.stream_response("to the end")
+    await anext(stream)
+    kept = [stream]
+    del stream
+    with pytest.warns(ResourceWarning, match="async with"):
+        kept.clear()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert client.closed == 1
+    assert seat.kinds == [OutcomeKind.ABANDONED]
 
 
 async def test_a_bug_is_raised_as_it_is_and_recorded_all_the_same():
