@@ -21,8 +21,8 @@ Recovery
     is by time, and only when a call sent since the last change has succeeded (counting successes collapses where calls
     are slow: the slower the pool, the fewer there are to count). Since everything after a drain goes by the refill, a
     rate that is too high is refused within seconds, so the rate of the last failure is a good guess of the true one:
-    s decays quickly, 5% a second, to just above where it failed, and from there probes: a step of 2%, doubled after
-    each that holds, back to 2% on a failure. The time between probes starts at 5 s and doubles when it fails where it
+    s decays quickly, 5% a second, to just above where it failed (to the last place that held, if a probe failed), and
+    from there probes: a step of 2%, doubled after each that holds, back to 2% on a failure. The time between probes starts at 5 s and doubles when it fails where it
     failed before, up to 40 s; beyond that place it is 5 s again. A steady limit is so tried ever more rarely, and one
     that has opened is found in a minute or two.
 
@@ -60,9 +60,11 @@ class Throttle:
     __slots__ = (
         "_episode",
         "_failed_at",
+        "_held_at",
         "_last_overload",
         "_last_step",
         "_probe_every_s",
+        "_return_to",
         "_slowdown",
         "_step",
         "calm",
@@ -81,6 +83,8 @@ class Throttle:
         self._slowdown = 1.0
         self._episode = 0  # counted 429s since the last success
         self._failed_at = 1.0  # the slowdown at the last failure
+        self._held_at = 1.0  # the slowdown before the last probe: that one was served
+        self._return_to = 1.0  # where the quick recovery ends
         self._last_overload = self._last_step = -inf
         self._step = FIRST_STEP
         self._probe_every_s = PROBE_EVERY_S
@@ -133,6 +137,8 @@ class Throttle:
             same = self._failed_at / SAME_PLACE <= self._slowdown <= self._failed_at * SAME_PLACE
             self._probe_every_s = min(self._probe_every_s * 2, LONGEST_PROBE_S) if same else PROBE_EVERY_S
             self._failed_at = self._slowdown
+            self._return_to = max(self._failed_at * NEAR_FAILURE, self._held_at)
+            self._held_at = 1.0
         self._slowdown = min(self._slowdown * factor, MAX_SLOWDOWN)
         self._step = FIRST_STEP
         self._last_step = recover_from
@@ -152,17 +158,20 @@ class Throttle:
         return changed
 
     def _recover(self, now: float) -> bool:
-        elapsed, near = now - self._last_step, self._failed_at * NEAR_FAILURE
+        elapsed = now - self._last_step
         if elapsed <= 0 or self._slowdown == 1.0:
             return False
-        if self._slowdown > near:
+        if self._slowdown > self._return_to:
             decay = (1.0 - DECAY_PER_S) ** min(elapsed, LONGEST_DECAY_S)
-            self._slowdown = max(self._slowdown * decay, near, 1.0)
+            self._slowdown = max(self._slowdown * decay, self._return_to)
         elif elapsed >= self._probe_every_s:
+            self._held_at = self._slowdown
             self._slowdown = max(self._slowdown * (1.0 - self._step), 1.0)
             self._step = min(self._step * 2, LARGEST_STEP)
             if self._slowdown * SAME_PLACE < self._failed_at:
                 self._probe_every_s = PROBE_EVERY_S
+            if self._slowdown == 1.0:
+                self._held_at = 1.0
         else:
             return False
         self._last_step = now
