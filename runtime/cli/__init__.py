@@ -5,10 +5,11 @@
     target      `pipelines.py:triage` to the pipeline it names, and what that takes
     lines       the input: one JSON object a line, checked before anything is sent
     progress    the results as they come, kept so that a run can go on, and their order at the end
-    running     `interlock run`
+    running     `interlock run`; arguments: from a line to the pipeline's parameters; watching: its progress bar
     calls       `interlock calls`
     catalog     `interlock catalog check | show`
     demo        `interlock demo`
+    screen      standard output as rich draws on it
 
 Each command imports what it needs when it is called, so `interlock --help` stays quick.
 """

@@ -124,6 +124,6 @@ def show_catalog(
         if model is not None:
             typer.echo(show_one(loaded, model))
             return
-        from rich.console import Console
+        from .screen import screen
 
-        Console().print(show_all(loaded))
+        screen().print(show_all(loaded))

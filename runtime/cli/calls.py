@@ -35,9 +35,9 @@ def show_calls(*, store: str, last: str | None, run: str | None, limit: int, as_
     if as_json:
         print(json.dumps([as_object(row) for row in rows], indent=1))
         return
-    from rich.console import Console
+    from .screen import screen
 
-    console = Console()
+    console = screen()
     if not rows:
         console.print(f"No calls in {store}" + (f" in the last {last}." if last else "."))
         return
@@ -84,7 +84,7 @@ def table(rows: list[CallRow]) -> Table:
     shown = Table(box=None, pad_edge=False)
     shown.add_column("started (UTC)", no_wrap=True, min_width=14)
     for name in ("job", "model"):
-        shown.add_column(name, overflow="ellipsis", no_wrap=True)
+        shown.add_column(name, overflow="ellipsis", no_wrap=True, min_width=8)
     for name, width in (("in", 5), ("out", 4), ("cost", 8), ("waited", 6), ("took", 5), ("try", 3)):
         shown.add_column(name, justify="right", no_wrap=True, min_width=width)
     shown.add_column("outcome", overflow="ellipsis", no_wrap=True, min_width=7)

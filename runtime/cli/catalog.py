@@ -39,7 +39,7 @@ def show_all(catalog: Catalog) -> Table:
     for name in ("id", "kind", "grade"):
         shown.add_column(name, no_wrap=True)
     for name in ("provider", "wire model"):
-        shown.add_column(name, overflow="fold")
+        shown.add_column(name, overflow="ellipsis", no_wrap=True, min_width=10)
     for name in ("window", "input", "output"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("pinned for", overflow="fold")
