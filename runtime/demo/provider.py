@@ -25,7 +25,7 @@ models:
     wire_model_id: {model}
     context_window: 200000
     max_output_tokens: 8192
-    limits: {{rpm: {rpm:g}, input_tpm: {input_tpm:g}, output_tpm: {output_tpm:g}, burst_s: {burst_s:g}}}
+    limits: {{rpm: {rpm:f}, input_tpm: {input_tpm:f}, output_tpm: {output_tpm:f}, burst_s: {burst_s:f}}}
     accounting: {{output: expected, cache_reads: free}}
     structured: native
     prices: {{currency: USD, per: 1000000, input: 1.00, output: 5.00, as_of: 2026-11-30, source: made up for the demo}}
