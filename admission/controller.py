@@ -106,6 +106,8 @@ class Admission:
         if self._line.take_now(waiting, demand.workflow, now):
             self._granted += 1
             self._delivery.put(waiting)
+            if self._line.waiting:
+                self._arm()  # for those of a loop that has gone
             return waiting
         group = waiting.group
         never = group.never_fits(waiting.amounts)
@@ -222,12 +224,15 @@ class Admission:
         at = self._line.next_instant()
         if deadlines and deadlines[0][0] < at:
             at = deadlines[0][0]
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None  # a finaliser, after the loop has gone: the next event inside a loop sets the timer
         if at == self._timer_at and loop is self._timer_loop:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.clock.call_at(at, self._wake) if at != inf else None
+        self._timer = self.clock.call_at(at, self._wake) if at != inf and loop is not None else None
         self._timer_at, self._timer_loop = at, loop
 
     def _expire_at(self, instant: float, waiting: Waiting) -> None:

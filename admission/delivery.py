@@ -12,7 +12,10 @@ class Deliverable(Protocol):
 
 
 class Delivery:
-    """A queue drained by the running loop. Bound to no loop: what a closed loop left undone, the next one does."""
+    """A queue drained by the running loop. Bound to no loop: what a closed loop left undone, the next one does.
+
+    So is what comes while no loop runs (a finaliser gives something back): the next `put` inside one takes it along.
+    """
 
     __slots__ = ("_loop", "_queue")
 
@@ -22,7 +25,10 @@ class Delivery:
 
     def put(self, item: Deliverable) -> None:
         self._queue.append(item)
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
         if loop is not self._loop:
             self._loop = loop
             loop.call_soon(self._drain)

@@ -22,9 +22,9 @@ Recovery
     are slow: the slower the pool, the fewer there are to count). Since everything after a drain goes by the refill, a
     rate that is too high is refused within seconds, so the rate of the last failure is a good guess of the true one:
     s decays quickly, 5% a second, to just above where it failed (to the last place that held, if a probe failed), and
-    from there probes: a step of 2%, doubled after each that holds, back to 2% on a failure. The time between probes starts at 5 s and doubles when it fails where it
-    failed before, up to 40 s; beyond that place it is 5 s again. A steady limit is so tried ever more rarely, and one
-    that has opened is found in a minute or two.
+    from there probes: a step of 2%, doubled after each that holds, back to 2% on a failure. The time between probes
+    starts at 5 s and doubles when it fails where it failed before, up to 40 s; beyond that place it is 5 s again. A
+    steady limit is so tried ever more rarely, and one that has opened is found in a minute or two.
 
 The numbers were settled on by simulation (tests/admission/test_throttle_simulation.py): against providers that serve
 100, 60 and 30% of what they publish it gets 99% of what they serve.

@@ -429,6 +429,27 @@ def test_b52_what_a_closed_loop_left_waiting_goes_on_in_the_next(new_house) -> N
     assert house.granted_labels() == ["one", "two"]
 
 
+def test_b52_giving_back_outside_any_loop_is_kept_for_the_next(new_house) -> None:
+    house = new_house()
+    gate, pool = house.admission.account(CountingGate("g", 1)), house.pool(tpm=600)
+
+    async def first() -> None:
+        house.ask(house.call(pool, 600), held=((gate, 1),), label="one")
+        house.ask(held=((gate, 1),), label="two")
+        house.ask(house.call(pool, 60), label="three")
+        await house.clock.settle()
+
+    async def second() -> None:
+        house.ask(label="four")
+        await house.clock.advance(6.0)
+
+    asyncio.run(first())
+    house.answers["one"].permit("k", input_tokens=600, output_tokens=0).sent()
+    house.answers["one"].release()
+    asyncio.run(second())
+    assert sorted(house.granted_labels()) == ["four", "one", "three", "two"]
+
+
 async def test_a_callback_that_raises_keeps_no_permit_and_stops_nobody(house) -> None:
     gate = house.admission.account(CountingGate("g", 1))
     seen: list[object] = []

@@ -233,4 +233,7 @@ def test_b48_a_probe_that_succeeds_opens_the_pool() -> None:
     assert not limits.succeeded(61.0, 0), "a call of before says nothing"
     assert limits.succeeded(62.0, limits.throttle.epoch)
     assert not limits.throttle.closed(62.0)
-    assert limits.levels["tokens"].free(200.0) > 0
+    tokens = limits.levels["tokens"]
+    assert tokens.free(62.0) == pytest.approx(-1.0), "open again, with what the probe owes"
+    slowdown = limits.throttle.slowdown(62.0)
+    assert tokens.free(63.0) == pytest.approx(-1.0 + 10.0 / slowdown)
