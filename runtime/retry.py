@@ -28,9 +28,9 @@ def decide_rerun(
 ) -> Rerun | None:
     """The re-run that answers `error`, or None where it is final. `jitter` is uniform in [0, 1) and only ever adds.
 
-    After a 429 the pool's own hold is the delay; one with a hint above a minute, or of a job that went as a closed pool's
-    probe (`probing`), costs no retry. Everything else waits its own interval, doubled with each retry from
-    the error's first to its longest, stretched by up to as much again.
+    After a 429 the pool's own hold is the delay; one with a hint above a minute, or of a job that went as a closed
+    pool's probe (`probing`), costs no retry. Everything else waits its own interval, doubled with each retry from the
+    error's first to its longest, stretched by up to as much again.
     """
     if not isinstance(error, UpstreamError) or not error.retryable:
         return None
