@@ -23,7 +23,7 @@ A provider of your own:
         def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]: ...
         def read_error(self, error: Exception) -> UpstreamError | None: ...
 
-and one line of packaging (see `registry`). `tests/clients/contract` holds the suite that it should pass.
+and one line of packaging (see `registry`). `tests/clients/test_contract_*.py` is the suite that it should pass: one line in `WIRES` adds it.
 """
 
 from __future__ import annotations

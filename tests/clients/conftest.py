@@ -202,7 +202,7 @@ async def bench(provider: SimulatedProvider) -> AsyncIterator[Bench]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The contract is for every key. `simulated` is Anthropic's class with another address: the contract is enough."""
     if "wire" in metafunc.fixturenames:
-        whole = metafunc.module.__name__.endswith("test_client_contract")
+        whole = "test_contract" in metafunc.module.__name__
         wires = [wire for wire in WIRES if whole or wire.key != "simulated"]
         metafunc.parametrize("wire", wires, ids=[wire.key for wire in wires])
 
