@@ -63,14 +63,18 @@ class _Purse:
 
 
 class _Asks:
-    """The waiting asks of one set of caps. The first of them stands in the `short` list of the cap it lacks."""
+    """The waiting asks of one set of caps, the dead among them dropped when met.
 
-    __slots__ = ("lacks", "purses", "queue")
+    The first is never dead, and stands in the `short` list of the cap it lacks.
+    """
+
+    __slots__ = ("dead", "lacks", "purses", "queue")
 
     def __init__(self, purses: tuple[_Purse, ...]) -> None:
         self.purses = purses
         self.queue: deque[SpendHold] = deque()
         self.lacks: _Purse | None = None
+        self.dead = 0
 
 
 class SpendHold:
@@ -270,7 +274,10 @@ class SpendGate:
         for purse in asks.purses:
             purse.waiting -= 1
         if not first:
-            asks.queue.remove(hold)
+            asks.dead += 1
+            if asks.dead > 32 and asks.dead * 2 > len(asks.queue):
+                asks.queue = deque([waiting for waiting in asks.queue if waiting.state == WAITING])
+                asks.dead = 0
             return
         freed = self._unpark(asks)
         asks.queue.popleft()
@@ -281,6 +288,10 @@ class SpendGate:
         """Look at the first of these asks, and on while they are decided; the first that is not is parked."""
         while asks.queue:
             hold = asks.queue[0]
+            if hold.state != WAITING:
+                asks.queue.popleft()
+                asks.dead -= 1
+                continue
             hold.error = self._over(hold)
             lacks = None if hold.error else self._lacks(hold)
             if lacks is not None:

@@ -146,6 +146,23 @@ async def test_leaving_while_first_lets_the_next_go() -> None:
     assert s.granted[1:] == [behind, beside]
 
 
+async def test_asks_that_leave_in_any_order_are_not_met_again() -> None:
+    s = Spender(run="1.00")
+    first = s.ask("1.00", "run")
+    waiting = [s.ask("0.50", "run") for _ in range(200)]
+    for hold in waiting[150:20:-1]:
+        hold.release()
+    (row,) = s.gate.statistics()
+    assert row.waiting == 70
+    first.settle(Decimal(0))
+    await told()
+    assert s.granted == [first, *waiting[:2]]
+    for hold in [*waiting[:20], *waiting[20::-1]]:
+        hold.release()
+    await told()
+    assert s.granted[-2:] == waiting[151:153]
+
+
 async def test_a_run_at_its_own_cap_does_not_stop_the_others() -> None:
     s = Spender(deployment="10.00", a="1.00", b="1.00")
     s.ask("0.80", "a", "deployment")
