@@ -23,11 +23,12 @@ A provider of your own:
         def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]: ...
         def read_error(self, error: Exception) -> UpstreamError | None: ...
 
-and one line of packaging (see `registry`). `tests/clients/test_contract_*.py` is the suite that it should pass: one line in `WIRES` adds it.
+and one line of packaging (see `registry`). `tests/clients/test_contract_*.py` is the suite that it should pass.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from abc import ABC, abstractmethod
@@ -122,6 +123,9 @@ class AbstractLLMClient(ABC):
     def __init__(self, entry: ModelEntry, environment: ClientEnvironment) -> None:
         self.entry = entry
         self.environment = environment
+        #: As many calls at once as there are connections. The rest wait here, before their permit is drawn: an SDK
+        #: would make them wait after it, with their time running and nobody seeing why.
+        self.connections = asyncio.Semaphore(environment.settings.max_connections)
 
     # What a provider fills in.
 

@@ -78,8 +78,9 @@ class BoundLLMClient:
     ) -> LLMResponse:
         client = self._client
         call = client.prepare(self._binding, conversation, options, response_model, stream=False)
-        attempt = start(client, call, self._seat)
-        answer = await self._sent(call, attempt)
+        async with client.connections:
+            attempt = start(client, call, self._seat)
+            answer = await self._sent(call, attempt)
         return await deliver(client, call, attempt, answer)
 
     async def _sent(self, call: Call, attempt: CallAttempt) -> Answer:

@@ -60,6 +60,7 @@ class ResponseStream:
         self._watch: Watch | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._holds_connection = False
         self._delivered = False
         self._ended = False
         self._late_failure: Exception | None = None
@@ -123,6 +124,8 @@ class ResponseStream:
     async def _read(self) -> bool:
         """One event, or the end. True: the stream is over, and its response is among the pieces."""
         if self._attempt is None:
+            await self._client.connections.acquire()
+            self._holds_connection = True
             self._start()
         try:
             event = await self._next_event()
@@ -159,9 +162,13 @@ class ResponseStream:
                 return _END
 
     def _start(self) -> None:
+        try:
+            self._attempt = start(self._client, self._call, self._seat)
+        except BaseException:
+            self._let_go()
+            raise
         environment = self._client.environment
         self._loop = asyncio.get_running_loop()
-        self._attempt = start(self._client, self._call, self._seat)
         late = weakref.WeakMethod(self._out_of_time)
 
         def unattended(expired: AttemptTimeout) -> None:
@@ -186,7 +193,7 @@ class ResponseStream:
     async def _complete(self) -> None:
         assert self._attempt is not None
         self._ended = True
-        self._stop_watch()
+        self._let_go()
         try:
             await self._close_wire()
             response = await deliver(self._client, self._call, self._attempt, self._draft.answer())
@@ -200,7 +207,7 @@ class ResponseStream:
         """Settle, record, give the connection back, and raise."""
         assert self._attempt is not None
         self._ended = True
-        self._stop_watch()
+        self._let_go()
         if not self._delivered:
             self._waiting.clear()
         raised = self._as_raised(failure)
@@ -254,7 +261,7 @@ class ResponseStream:
     def _abandon(self) -> None:
         """Nobody wants the rest. Synchronous: it works while the task is being cancelled."""
         self._ended = True
-        self._stop_watch()
+        self._let_go()
         if self._attempt is not None:
             self._attempt.learn(text=self._draft.partial or None, served_model=self._draft.served_model)
             self._attempt.abandon(self._seen())
@@ -264,15 +271,19 @@ class ResponseStream:
         if self._ended or self._attempt is None or self._loop is None:
             return
         self._ended = True
-        self._stop_watch()
+        self._let_go()
         failure = self._client.failure(expired)
         self._late_failure = self._as_raised(failure)
         self._attempt.fail(self._late_failure, kind=self._settled_as(failure))
         self._closing = self._loop.create_task(self._close_wire())
 
-    def _stop_watch(self) -> None:
+    def _let_go(self) -> None:
+        """Time stops, and the next call may have the connection."""
         if self._watch is not None:
             self._watch.stop()
+        if self._holds_connection:
+            self._holds_connection = False
+            self._client.connections.release()
 
     async def _close_wire(self) -> None:
         wire, self._wire = self._wire, None

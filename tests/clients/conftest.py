@@ -168,6 +168,9 @@ class Bench:
     async def aclose(self) -> None:
         for client in self._clients:
             await client.aclose()
+            assert client.connections._value == client.environment.settings.max_connections, (
+                "a connection is still held"
+            )
 
 
 async def until(condition: Callable[[], object], *, turns: int = 2_000) -> None:

@@ -17,6 +17,8 @@ from interlock.clients.stream import ResponseStream
 from interlock.clients.watch import AttemptTimeout, Watch, verdict
 from interlock.errors import StreamInterruptedError, TransientUpstreamError
 
+from .conftest import asked
+
 STORY = "Tell me a story of some length, please, with a beginning and an end."
 
 
@@ -194,6 +196,27 @@ async def test_after_leaving_streams_the_connections_are_free(bench, wire):
                 break
     assert (await client.single_response("Hello.")).text
     seat.check_books()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_b58_waiting_for_a_connection_is_not_yet_sent(bench, wire, manual, until, streamed):
+    client, seat = bench.client(
+        wire, clock=manual, timeout_s=30, settings={"max_connections": 1, "idle_timeout_s": 900}
+    )
+    bench.script(Step.stall(), Step.answer("Fine."), Step.answer("Fine."))
+    first = asyncio.create_task(client.single_response(STORY))
+    await until(lambda: bench.provider.count == 1)
+    waiting = [asyncio.create_task(asked(client, "Hello.", streamed=streamed)) for _ in range(3)]
+    await manual.advance(29)
+    assert len(seat.permits) == 1, "no permit is drawn, and no time runs, before there is a connection"
+    waiting.pop().cancel()
+    await manual.advance(2)
+    with pytest.raises(TransientUpstreamError):
+        await first
+    for task in waiting:
+        assert (await task).text == "Fine."
+    assert seat.kinds == [OutcomeKind.UNKNOWN, OutcomeKind.COMPLETED, OutcomeKind.COMPLETED]
+    assert client._client.connections._value == 1
 
 
 # Out of time.
