@@ -22,10 +22,9 @@ from time import perf_counter, process_time
 
 import anthropic
 
-from interlock.admission import CountingGate
 from interlock.catalog import Catalog, Grade, Limits, ModelEntry, Prices, ProviderSettings
 from interlock.credentials import Chain, EnvironmentStore
-from interlock.runtime import Job, JobRequirements, JobResources, LLMCall, Runtime, RuntimeSettings
+from interlock.runtime import LLMCall, Runtime, RuntimeSettings
 
 ROUNDS = 7
 PROMPT = "Summarise: the quick brown fox jumps over the lazy dog. It was a fine day, and nobody minded. " * 3
@@ -41,7 +40,10 @@ with SimulatedProvider(keep_requests=10).in_thread() as provider:
 Ask = Callable[[], Awaitable[object]]
 
 
-def settings(url: str, store: str | None) -> RuntimeSettings:
+UNLIMITED = Limits(rpm=6_000_000, tpm=6_000_000_000)
+
+
+def settings(url: str, store: str | None, limits: Limits = UNLIMITED) -> RuntimeSettings:
     entry = ModelEntry(
         id="bench",
         grade=Grade.SMALL,
@@ -49,7 +51,7 @@ def settings(url: str, store: str | None) -> RuntimeSettings:
         wire_model_id="bench",
         context_window=100_000,
         max_output_tokens=4_000,
-        limits=Limits(rpm=6_000_000, tpm=6_000_000_000),
+        limits=limits,
         prices=Prices(input=Decimal(3), output=Decimal(15)),
     )
     providers = {"anthropic-direct": ProviderSettings(credential="bench-key", base_url=url)}
@@ -97,35 +99,10 @@ async def measure_calls(url: str, calls: int) -> None:
                         await compare(f"{name}, {at_once} at once", bare, ours, calls, at_once)
 
 
-class Held(Job[None]):
-    """Holds the one gate until it is told to let go."""
-
-    def __init__(self, going: asyncio.Event) -> None:
-        self.going = going
-
-    def requirements(self, needs: JobRequirements) -> None:
-        needs.require("gate")
-
-    async def run(self, resources: JobResources) -> None:
-        await self.going.wait()
-
-
-class Waits(LLMCall[object]):
-    """A call that needs the gate too."""
-
-    def requirements(self, needs: JobRequirements) -> None:
-        super().requirements(needs)
-        needs.require("gate")
-
-
 async def measure_waiting(url: str, jobs: int) -> None:
-    from dataclasses import replace
-
-    going = asyncio.Event()
-    async with Runtime(replace(settings(url, None), accounts=(CountingGate("gate", 1),))) as runtime:
-        holder = runtime.submit(Held(going))
-        await asyncio.sleep(0)
-        call = Waits("Say hello.", max_output_tokens=300)
+    limits = Limits(rpm=1, tpm=1_000)
+    async with Runtime(settings(url, None, limits)) as runtime:
+        call = LLMCall("Say hello.", max_output_tokens=900)
         warm = [runtime.submit(call) for _ in range(100)]
         tasks = len(asyncio.all_tasks())
         gc.collect()
@@ -143,8 +120,6 @@ async def measure_waiting(url: str, jobs: int) -> None:
         print(f"largest resident set: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
         for handle in [*handles, *warm]:
             handle.cancel()
-        going.set()
-        await holder
 
 
 async def measure(url: str, calls: int, waiting: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.errors import InterlockError
 
-from .execution import Execution, Outcome
+from .execution import Outcome, Running
 from .job import Job
 from .uncancelled import uncancelled
 
@@ -46,16 +46,17 @@ class Belongings(Protocol):
         ...
 
 
-async def run_attempt(execution: Execution[R], belongings: Belongings, threads: ThreadPoolExecutor) -> None:
-    """Never raises an ordinary error: how it ended is in `execution.attempt_outcome` once the Task is over."""
+async def run_attempt(job: Job[R], running: Running[R], threads: ThreadPoolExecutor) -> None:
+    """Never raises an ordinary error: how it ended is in `running.outcome` once the Task is over."""
+    belongings: Belongings = running.resources
     try:
-        value = await _invoke(execution.job, belongings, threads)
+        value = await _invoke(job, belongings, threads)
         belongings.stopper.check()
         # A cancellation that comes during the commit is too late, and arrives at no further await.
         await uncancelled(belongings.finish())
-        execution.attempt_outcome = Outcome(value=value)
+        running.outcome = Outcome(value=value)
     except BaseException as error:
-        execution.attempt_outcome = Outcome(error=error)
+        running.outcome = Outcome(error=error)
         await uncancelled(belongings.abandon())
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise

@@ -94,9 +94,9 @@ class ModelDesk:
 
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
         entry = binding.entry
-        tokens = self.estimator.corrected(entry.id, raw_tokens)
+        tokens = int(self.estimator.corrected(entry.id, raw_tokens))
         if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
-            return replace(binding, input_tokens=tokens)
+            return binding if tokens == raw_tokens else replace(binding, input_tokens=tokens)
         output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
         thinking = (
             binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)

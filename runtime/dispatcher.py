@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from interlock.admission import CallCharge, DatabaseGate, Demand
 from interlock.errors import ConfigurationError, InterlockError
 
 from .attempt import run_attempt
-from .execution import Execution
+from .execution import Execution, Running
 from .handle import JobHandle
 from .job import Job
+from .live import Live
 from .pipeline_job import PipelineJob
-from .prepared import Prepared, worst_price
+from .prepared import NO_PRICE, NOTHING_NEEDED, Prepared, worst_price
 from .requirements import JobRequirements
 from .resources import Attempt, JobResources, Surrounding
 from .runs import Run
@@ -62,16 +62,16 @@ class Dispatcher:
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
         self.counts = Counts()
         self.jitter = rng.random
-        self.live: set[Execution[Any]] = set()
+        self.live = Live()
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="interlock-job")
         self._databases = {provider.name: provider for provider in settings.databases}
         self._gates = {
-            provider.name: admission.account(DatabaseGate(provider.name, provider.max_concurrent))
+            provider.name: (admission.account(DatabaseGate(provider.name, provider.max_concurrent)), 1)
             for provider in settings.databases
         }
-        self._accounts = {account.name: admission.account(account) for account in settings.accounts}
+        self._accounts = {account.name: (admission.account(account), 1) for account in settings.accounts}
         self._warned: set[tuple[str, str]] = set()
         self._around = Surrounding(
             client=desk.client,
@@ -102,7 +102,6 @@ class Dispatcher:
             self,
             job,
             run,
-            id=self.new_id(),
             step_id=step_id,
             priority=(job.priority or run.priority) if priority is None else priority,
             workflow=workflow or job.workflow or run.workflow,
@@ -127,16 +126,16 @@ class Dispatcher:
     def prepare(self, execution: Execution[Any], at_ceiling: frozenset[ModelSpec]) -> Prepared:
         """The job's needs, bound, priced and put together as one demand."""
         if isinstance(execution.job, PipelineJob):
-            return Prepared(None)
+            return NOTHING_NEEDED
         needs = JobRequirements(self.desk, self._databases, self._accounts, at_ceiling=at_ceiling)
         execution.job.requirements(needs)
         bindings = tuple(needs.bindings)
-        ask, currency = worst_price(bindings) if execution.run.caps and bindings else (Decimal(0), "USD")
+        ask, currency = worst_price(bindings) if execution.run.caps and bindings else NO_PRICE
         demand = self._demand(execution, needs)
         return Prepared(demand, bindings, tuple(needs.databases), ask, currency)
 
     def _demand(self, execution: Execution[Any], needs: JobRequirements) -> Demand | None:
-        calls = tuple(
+        charges = [
             CallCharge(
                 key=binding.spec,
                 pool=self.desk.pool(binding.entry),
@@ -146,8 +145,9 @@ class Dispatcher:
                 count=binding.calls,
             )
             for binding in needs.bindings
-        )
-        held = tuple((self._gates[need.provider.name], 1) for need in needs.databases) + tuple(needs.accounts)
+        ]
+        calls = tuple(charges)
+        held = (*[self._gates[need.provider.name] for need in needs.databases], *needs.accounts)
         if not calls and not held:
             return None
         job = execution.job
@@ -192,11 +192,11 @@ class Dispatcher:
         )
         return JobResources(attempt, self._around, prepared, reservation)
 
-    def attempt(self, execution: Execution[Any], resources: Any) -> Coroutine[Any, Any, None]:
-        return run_attempt(execution, resources, self._threads)
+    def attempt(self, job: Job[R], running: Running[R]) -> Coroutine[Any, Any, None]:
+        return run_attempt(job, running, self._threads)
 
     def ended(self, execution: Execution[Any]) -> None:
-        self.live.discard(execution)
+        self.live.remove(execution)
         self.counts.end(execution.state)
 
     def _warn_once(self, job: str, message: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.errors import (
+    AdmissionError,
     AdmissionTimeoutError,
     DependencyFailedError,
     InterlockError,
@@ -50,54 +51,91 @@ class Outcome(Generic[R]):
     error: BaseException | None = None
 
 
+class Running(Generic[R]):
+    """What exists only while an attempt runs."""
+
+    __slots__ = ("outcome", "probing", "reservation", "resources", "started_s", "stop", "task")
+
+    def __init__(self, reservation: Reservation | None, started_s: float) -> None:
+        self.reservation, self.started_s = reservation, started_s
+        self.resources: Any = None
+        self.task: asyncio.Task[None] | None = None
+        self.outcome: Outcome[R] | None = None
+        self.stop: InterlockError | None = None
+        calls = reservation.demand.calls if reservation is not None else ()
+        #: Whether it went as the one probe of a closed pool.
+        self.probing = any(call.pool.throttle.closed(started_s) for call in calls)
+
+
+class History:
+    """What a job that has run before remembers: made at its first attempt."""
+
+    __slots__ = ("raised", "ran_s", "retries", "spent", "ticket", "upstream_error")
+
+    def __init__(self) -> None:
+        self.spent = Spent()
+        self.retries, self.ran_s = 0, 0.0
+        self.ticket: Ticket | None = None
+        self.raised: frozenset[ModelSpec] = frozenset()
+        self.upstream_error: UpstreamError | None = None
+
+
 class Execution(Generic[R]):
-    """A submitted job. Only the Dispatcher makes one."""
+    """A submitted job. Only the Dispatcher makes one. A million may wait: it is small until it runs."""
 
     __slots__ = (
-        "_blocked_by", "_dispatcher", "_futures", "_hold", "_listeners", "_outcome", "_prepared", "_probing",
-        "_raised", "_ran_s", "_reservation", "_resources", "_retries", "_stop", "_task", "_ticket", "_timer",
-        "_tolerant", "_upstream_error", "_waiting", "attempt", "attempt_outcome", "id", "job", "name", "priority",
-        "run", "spent", "started_s", "state", "step_id", "workflow",
-    )  # fmt: skip  # fmt: skip
+        "_blocked_by", "_dispatcher", "_history", "_hold", "_id", "_listeners", "_outcome", "_prepared", "_running",
+        "_timer", "_tolerant", "_waiting", "after", "attempt", "before", "job", "priority", "run", "state", "step_id",
+        "workflow",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        dispatcher: Dispatcher,
-        job: Job[R],
-        run: Run,
-        *,
-        id: str,
-        step_id: str | None,
-        priority: int,
-        workflow: str,
+        self, dispatcher: Dispatcher, job: Job[R], run: Run, *, step_id: str | None, priority: int, workflow: str
     ) -> None:
         self._dispatcher, self.job, self.run = dispatcher, job, run
-        self.id, self.name, self.step_id, self.priority, self.workflow = id, job_name(job), step_id, priority, workflow
-        self.state, self.attempt, self.spent, self.started_s = JobState.CREATED, 0, Spent(), 0.0
-        self.attempt_outcome: Outcome[R] | None = None
+        self.before: Execution[Any] | None = None  # its neighbours among the live ones
+        self.after: Execution[Any] | None = None
+        self.step_id, self.priority, self.workflow = step_id, priority, workflow
+        self.state, self.attempt = JobState.CREATED, 0
+        self._id: str | None = None
         self._outcome: Outcome[R] | None = None
-        self._futures: list[asyncio.Future[None]] | None = None
         self._listeners: list[Callable[[], None]] | None = None
         self._blocked_by, self._tolerant = 0, False
         self._prepared: Prepared | None = None
         self._hold: SpendHold | None = None
         self._waiting: Waiting | None = None
-        self._reservation: Reservation | None = None
-        self._ticket: Ticket | None = None
-        self._resources: Any = None
-        self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
-        self._stop: InterlockError | None = None
-        self._retries, self._ran_s, self._probing = 0, 0.0, False
-        self._raised: frozenset[ModelSpec] = frozenset()
-        self._upstream_error: UpstreamError | None = None
+        self._running: Running[R] | None = None
+        self._history: History | None = None
 
     # Looked at from outside.
 
     @property
+    def id(self) -> str:
+        if self._id is None:
+            self._id = self._dispatcher.new_id()
+        return self._id
+
+    @property
+    def name(self) -> str:
+        return job_name(self.job)
+
+    @property
+    def spent(self) -> Spent:
+        """What its requests have used so far."""
+        return self.history.spent
+
+    @property
+    def history(self) -> History:
+        if self._history is None:
+            self._history = History()
+        return self._history
+
+    @property
     def holds(self) -> str:
         """What it holds, in words; empty for nothing."""
-        if self._reservation is None or self._prepared is None:
+        running = self._running
+        if running is None or running.reservation is None or self._prepared is None:
             return ""
         return self._prepared.described
 
@@ -136,13 +174,18 @@ class Execution(Generic[R]):
         if self._outcome is not None:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures = self._futures or []
-        self._futures.append(future)
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self.on_done(wake)
         try:
             await future
-        finally:
-            if self._futures is not None and not future.done():
-                self._futures.remove(future)
+        except asyncio.CancelledError:
+            if self._listeners is not None:
+                self._listeners.remove(wake)
+            raise
 
     # Entering: dependencies, needs, the cap, the line.
 
@@ -173,8 +216,11 @@ class Execution(Generic[R]):
         self._move(JobState.PREPARING)
         self._timer = None
         self.attempt += 1
+        history = self._history
         try:
-            self._prepared = prepared = self._dispatcher.prepare(self, self._raised)
+            self._prepared = prepared = self._dispatcher.prepare(
+                self, history.raised if history is not None else frozenset()
+            )
             if prepared.ask:
                 self._move(JobState.SPENDING)
                 self._hold = self._dispatcher.ask_to_spend(self.run, prepared, self._may_spend, self._refused)
@@ -191,18 +237,24 @@ class Execution(Generic[R]):
             self._launch(None)
             return
         self._move(JobState.WAITING)
+        ticket = self._history.ticket if self._history is not None else None
+        decided = self._decided  # one callback for both: two would be kept for every job that waits
         try:
-            self._waiting = self._dispatcher.admission.submit(
-                prepared.demand, self._granted, self._refused, ticket=self._ticket
-            )
+            self._waiting = self._dispatcher.admission.submit(prepared.demand, decided, decided, ticket=ticket)
         except InterlockError as error:
             self._refused(error)
+
+    def _decided(self, decision: Reservation | AdmissionError) -> None:
+        if isinstance(decision, AdmissionError):
+            self._refused(decision)
+        else:
+            self._granted(decision)
 
     def _refused(self, error: Exception) -> None:
         if self.state.done:
             return
         self._waiting = None
-        before = self._upstream_error
+        before = self._history.upstream_error if self._history is not None else None
         late = isinstance(error, AdmissionTimeoutError) and isinstance(before, RateLimitedError)
         large = isinstance(error, NeverFitsError) and isinstance(before, OutputTruncatedError)
         if before is not None and (late or large):
@@ -222,68 +274,66 @@ class Execution(Generic[R]):
 
     def _launch(self, reservation: Reservation | None) -> None:
         self._move(JobState.RUNNING)
-        self.attempt_outcome = None
-        self._reservation = reservation
+        dispatcher, history = self._dispatcher, self.history
+        now = dispatcher.clock.now()
+        running = self._running = Running[R](reservation, now)
         if reservation is not None:
-            self._ticket = reservation.ticket
-        dispatcher = self._dispatcher
-        self.started_s = now = dispatcher.clock.now()
-        calls = reservation.demand.calls if reservation is not None else ()
-        self._probing = any(call.pool.throttle.closed(now) for call in calls)
+            history.ticket = reservation.ticket
         try:
-            self._resources = dispatcher.resources_for(self, self._prepared, reservation)
+            running.resources = dispatcher.resources_for(self, self._prepared, reservation)
         except Exception as error:
-            self.attempt_outcome = Outcome(error=error)
+            running.outcome = Outcome(error=error)
             self._attempt_over(None)
             return
         timeout_s = self.job.timeout_s
         if timeout_s is not None:
-            left_s = max(timeout_s - self._ran_s, 0.0)
-            self._timer = dispatcher.clock.call_at(self.started_s + left_s, self._timed_out)
+            self._timer = dispatcher.clock.call_at(now + max(timeout_s - history.ran_s, 0.0), self._timed_out)
         context = copy_context()
         context.run(CURRENT.set, self)
-        work: Coroutine[Any, Any, None] = dispatcher.attempt(self, self._resources)
-        self._task = asyncio.get_running_loop().create_task(work, context=context)
-        self._task.add_done_callback(self._attempt_over)
+        work: Coroutine[Any, Any, None] = dispatcher.attempt(self.job, running)
+        running.task = asyncio.get_running_loop().create_task(work, context=context)
+        running.task.add_done_callback(self._attempt_over)
 
     def _attempt_over(self, task: asyncio.Task[None] | None) -> None:
-        outcome = self.attempt_outcome
+        running = self._running
+        assert running is not None
+        outcome = running.outcome
         if task is not None and not task.cancelled():
             error = task.exception()
             if outcome is None:
                 outcome = Outcome(error=error or RuntimeError("the attempt ended without a word"))
         if outcome is None:  # cancelled before its first step: nothing was opened
             outcome = Outcome(error=asyncio.CancelledError())
-        self._give_back()
+        self._give_back(running)
         if outcome.error is None:
             self._end(JobState.SUCCEEDED, outcome)
-        elif self._stop is not None:
-            self._stopped(self._stop)
+        elif running.stop is not None:
+            self._stopped(running.stop)
         elif isinstance(outcome.error, asyncio.CancelledError):
             self._stopped(JobCancelledError(f"job {self.name} was cancelled from within"))
         else:
-            self._attempt_failed(outcome.error)
+            self._attempt_failed(outcome.error, probing=running.probing)
 
-    def _give_back(self) -> None:
+    def _give_back(self, running: Running[R]) -> None:
         """Everything the attempt held, in the order of RULES: after the commit, before the delivery."""
         dispatcher = self._dispatcher
+        self._running = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._ran_s += dispatcher.clock.now() - self.started_s
-        resources, self._resources, self._task = self._resources, None, None
-        if self._reservation is not None:
-            self._reservation.release()
-            self._reservation = None
+        self.history.ran_s += dispatcher.clock.now() - running.started_s
+        if running.reservation is not None:
+            running.reservation.release()
         hold, self._hold = self._hold, None
         if hold is not None:
-            dispatcher.settle_spending(hold, resources)
+            dispatcher.settle_spending(hold, running.resources)
 
     # After a failure.
 
-    def _attempt_failed(self, error: BaseException) -> None:
+    def _attempt_failed(self, error: BaseException, *, probing: bool) -> None:
+        history = self.history
         if isinstance(error, UpstreamError):
-            self._upstream_error = error
+            history.upstream_error = error
         try:
             again = self.job.asked_again(error)
         except Exception as wrong:
@@ -297,23 +347,23 @@ class Execution(Generic[R]):
         else:
             rerun = decide_rerun(
                 error,
-                retries_used=self._retries,
+                retries_used=history.retries,
                 retries_allowed=self.job.upstream_retries,
                 jitter=self._dispatcher.jitter(),
-                probing=self._probing,
+                probing=probing,
             )
             if rerun is None:
                 self._fail(error)
                 return
-            self._retries += rerun.counted
+            history.retries += rerun.counted
             self._dispatcher.counts.reruns += 1
             self._back_off(rerun.delay_s)
 
     def _raise_limit(self, error: OutputTruncatedError) -> bool:
         """Whether the requirement that was cut off is run once more at its model's ceiling."""
         assert self._prepared is not None
-        specs = self._prepared.raisable(error) - self._raised
-        self._raised |= specs
+        specs = self._prepared.raisable(error) - self.history.raised
+        self.history.raised |= specs
         return bool(specs)
 
     def _back_off(self, delay_s: float) -> None:
@@ -342,25 +392,26 @@ class Execution(Generic[R]):
         """The first step. What does not run is gone at once; what runs has its resources closed and a grace period."""
         if self.state is JobState.STOPPING:
             return
-        if self.state is not JobState.RUNNING:
+        running = self._running
+        if running is None:
             self._leave_the_queues()
             self._stopped(error)
             return
-        if self._resources.settling:
+        if running.resources.settling:
             return  # its transaction is being committed: too late to stop
-        self._stop = error
+        running.stop = error
         self._move(JobState.STOPPING)
         if self._timer is not None:
             self._timer.cancel()
         clock = self._dispatcher.clock
         grace_s = self._dispatcher.settings.grace_s(self.job.timeout_s)
         self._timer = clock.call_at(clock.now() + grace_s, self.stop_hard)
-        self._resources.stop(error)
+        running.resources.stop(error)
 
     def stop_hard(self) -> None:
         """The second step."""
-        if self._task is not None:
-            self._task.cancel()
+        if self._running is not None and self._running.task is not None:
+            self._running.task.cancel()
 
     def _leave_the_queues(self) -> None:
         if self._timer is not None:
@@ -380,9 +431,10 @@ class Execution(Generic[R]):
         self._end(state, Outcome(error=error))
 
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, UpstreamError) and self.spent.requests:
-            error.attempts = self.spent.requests
-            error.usage = self.spent.usage
+        spent = self._history.spent if self._history is not None else None
+        if isinstance(error, UpstreamError) and spent is not None and spent.requests:
+            error.attempts = spent.requests
+            error.usage = spent.usage
         self._end(JobState.FAILED, Outcome(error=error))
 
     def _end(self, state: JobState, outcome: Outcome[R]) -> None:
@@ -391,10 +443,6 @@ class Execution(Generic[R]):
         self._outcome = outcome
         self._prepared = None
         self._dispatcher.ended(self)
-        futures, self._futures = self._futures, None
-        for future in futures or ():
-            if not future.done():
-                future.set_result(None)  # a wake-up: the result is read from here
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():
             listener()

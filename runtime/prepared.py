@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .database import DatabaseNeed
 
 
+ZERO = Decimal(0)
+#: What is asked where no cap asks for a price.
+NO_PRICE = (ZERO, "USD")
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """`demand` None: nothing is needed. `ask` is the worst price in `currency`, 0 where no cap asks for it."""
@@ -23,7 +28,7 @@ class Prepared:
     demand: Demand | None
     bindings: tuple[ModelBinding, ...] = ()
     databases: tuple[DatabaseNeed, ...] = ()
-    ask: Decimal = Decimal(0)
+    ask: Decimal = ZERO
     currency: str = "USD"
 
     @property
@@ -43,6 +48,9 @@ class Prepared:
             if binding.entry.id == error.model
             and (binding.entry.max_output_tokens is None or binding.output_tokens < binding.entry.max_output_tokens)
         )
+
+
+NOTHING_NEEDED = Prepared(None)
 
 
 def worst_price(bindings: tuple[ModelBinding, ...]) -> tuple[Decimal, str]:

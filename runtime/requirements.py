@@ -36,7 +36,7 @@ class JobRequirements:
         self,
         desk: ModelDesk,
         databases: Mapping[str, DatabaseProvider],
-        accounts: Mapping[str, Any],
+        accounts: Mapping[str, tuple[Any, int]],
         *,
         at_ceiling: frozenset[ModelSpec] = frozenset(),
     ) -> None:
@@ -132,7 +132,7 @@ class JobRequirements:
         if found is None:
             known = ", ".join(sorted(self._known_accounts)) or "none"
             raise ConfigurationError(f"no account {account!r} is registered (known: {known})")
-        self.accounts.append((found, _count(amount)))
+        self.accounts.append(found if amount == 1 else (found[0], _count(amount)))
 
     def _add(self, binding: ModelBinding) -> ModelBinding:
         self.bindings.append(binding)

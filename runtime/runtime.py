@@ -55,6 +55,8 @@ class Runtime:
         self.settings = settings or RuntimeSettings()
         self._dispatcher: Dispatcher | None = None
         self._active_runs: set[str] = set()
+        #: What jobs share that belong to no run.
+        self._plain_run = Run(caps=() if self.settings.cost_cap is None else (DEPLOYMENT,))
 
     # Opening and closing.
 
@@ -161,7 +163,10 @@ class Runtime:
         dispatcher = self._open()
         if not isinstance(job, Job):
             dispatcher.submit(job, Run())  # raises, and says what was meant
-        run, ended = self._begin_run(dispatcher, job, run_id, cost_cap)
+        if run_id is None and cost_cap is None and not isinstance(job, PipelineJob):
+            run, ended = self._plain_run, None
+        else:
+            run, ended = self._begin_run(dispatcher, job, run_id, cost_cap)
         handle = dispatcher.submit(
             job,
             run,
@@ -170,7 +175,8 @@ class Runtime:
             after=after,
             tolerate_failures=tolerate_failures,
         )
-        handle._execution.on_done(lambda: ended(handle))
+        if ended is not None:
+            handle._execution.on_done(lambda: ended(handle))
         return handle
 
     def _begin_run(
@@ -185,7 +191,7 @@ class Runtime:
             if run_id in self._active_runs:
                 raise ConfigurationError(f"a run named {run_id!r} is under way: give each run an id of its own")
             self._active_runs.add(run_id)
-        caps = (DEPLOYMENT,) if self.settings.cost_cap is not None else ()
+        caps = self._plain_run.caps
         if money is not None:
             name = f"run:{run_id}"
             caps = (name, *caps)
@@ -200,7 +206,7 @@ class Runtime:
                 cost_cap=cost_cap,
             )
             dispatcher.book.write_run(row)
-        workflow = job.workflow or (job_name(job) if piped else "")
+        workflow = job_name(job) if piped else ""
         run = Run(run_id=run_id, workflow=workflow, caps=caps, priority=job.priority)
         return run, lambda handle: self._end_run(dispatcher, run, row, handle)
 

@@ -8,6 +8,7 @@ from interlock.catalog.usage import Usage
 from interlock.clients.record import CallRecord
 
 _NOTHING = Usage()
+_ZERO = Decimal(0)
 
 
 class Spent:
@@ -19,7 +20,7 @@ class Spent:
         self.requests = 0
         self.usage = _NOTHING
         self.currency: str | None = None
-        self._cost = Decimal(0)
+        self._cost = _ZERO
         self._unpriced = False
 
     def add(self, record: CallRecord) -> None:
