@@ -152,4 +152,6 @@ async def run_the_usual_way(
         wall_s=wall_s,
         db_connection_s=meter.held_s,
         db_work_s=meter.work_s,
+        log=provider.requests,
+        holds=tuple(meter.holds),
     )

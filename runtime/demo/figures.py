@@ -29,7 +29,10 @@ Served = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One way of doing the work, measured. All times are seconds; `goodput` is a share of the provider's limit."""
+    """One way of doing the work, measured. All times are seconds; `goodput` is a share of the provider's limit.
+
+    `log` and `holds` (a connection taken and returned, on the monotonic clock) are what pictures are drawn from.
+    """
 
     done: int
     failed: int
@@ -39,6 +42,8 @@ class Side:
     wall_s: float
     db_connection_s: float
     db_work_s: float
+    log: Sequence[Seen] = field(default=(), repr=False)
+    holds: Sequence[tuple[float, float]] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

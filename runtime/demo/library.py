@@ -112,8 +112,8 @@ class ConnectionMeter:
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self.held_s = 0.0
         self.work_s = 0.0
+        self.holds: list[tuple[float, float]] = []  # from, until, on the monotonic clock
         self._taken: dict[object, float] = {}
         self._spans: dict[object, tuple[float, float]] = {}  # first statement begun, last one ended
         pool = engine.sync_engine.pool
@@ -123,40 +123,44 @@ class ConnectionMeter:
         event.listen(engine.sync_engine, "after_execute", self._after)
         self._time_commits(engine.sync_engine.dialect)
 
+    @property
+    def held_s(self) -> float:
+        return sum(until - since for since, until in self.holds)
+
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
         """Around what a transaction waits for that is not the database."""
-        begun = time.perf_counter()
+        begun = time.monotonic()
         try:
             yield
         finally:
-            self.work_s -= time.perf_counter() - begun
+            self.work_s -= time.monotonic() - begun
 
     def _checkout(self, connection: object, *_: object) -> None:
-        self._taken[connection] = time.perf_counter()
+        self._taken[connection] = time.monotonic()
 
     def _checkin(self, connection: object, _: object) -> None:
         if (since := self._taken.pop(connection, None)) is not None:
-            self.held_s += time.perf_counter() - since
+            self.holds.append((since, time.monotonic()))
         first, last = self._spans.pop(connection, (0.0, 0.0))
         self.work_s += last - first
 
     def _before(self, connection: Connection, *_: object) -> None:
-        now = time.perf_counter()
+        now = time.monotonic()
         self._spans.setdefault(connection.connection.dbapi_connection, (now, now))
 
     def _after(self, connection: Connection, *_: object) -> None:
         key = connection.connection.dbapi_connection
-        self._spans[key] = (self._spans[key][0], time.perf_counter())
+        self._spans[key] = (self._spans[key][0], time.monotonic())
 
     def _time_commits(self, dialect: Any) -> None:
         commit = dialect.do_commit
 
         def timed(connection: object) -> None:
-            begun = time.perf_counter()
+            begun = time.monotonic()
             try:
                 commit(connection)
             finally:
-                self.work_s += time.perf_counter() - begun
+                self.work_s += time.monotonic() - begun
 
         dialect.do_commit = timed  # SQLAlchemy announces a commit before it happens and says nothing after it

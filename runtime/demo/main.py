@@ -113,6 +113,8 @@ async def _interlock(
     try:
         async with Runtime(settings) as runtime:
             await _warm(runtime)
+            if provider is not None:
+                provider.clear()  # its log begins with the work
             begun = time.perf_counter()
 
             def words() -> str:
@@ -123,7 +125,7 @@ async def _interlock(
             wall_s = time.perf_counter() - begun
             if ended.first is not None and not ended.done:
                 raise ended.first
-            statistics, held_s, work_s = runtime.statistics(), meter.held_s, meter.work_s
+            statistics, holds, work_s = runtime.statistics(), tuple(meter.holds), meter.work_s
             found = await _search(runtime, engine)
     finally:
         await engine.dispose()
@@ -135,8 +137,10 @@ async def _interlock(
         rate_limited=statistics.rate_limited,
         goodput=goodput_after_burst(provider.requests, served(limits)) if provider is not None else None,
         wall_s=wall_s,
-        db_connection_s=held_s,
+        db_connection_s=sum(until - since for since, until in holds),
         db_work_s=work_s,
+        log=provider.requests if provider is not None else (),
+        holds=holds,
     )
     return DemoReport(interlock=side, cost=cost, currency=currency, search=found, errors=dict(ended.errors))
 

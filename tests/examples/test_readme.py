@@ -1,0 +1,71 @@
+"""The README is a promise: its Python runs as shown, its commands exist, its output is a real one."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.catalog import Catalog
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the examples, as the root of a checkout has them."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "error::ResourceWarning"}
+    return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_the_python_runs_as_shown(checkout: Path, number: int) -> None:
+    done = run([sys.executable, "-c", blocks("python")[number]], checkout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()
+
+
+def test_there_is_python_to_run() -> None:
+    assert len(blocks("python")) >= 3
+
+
+def test_the_commands_run_as_shown(checkout: Path) -> None:
+    lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines() if line[:2] == "$ "]
+    assert len(lines) >= 2
+    for line in lines:
+        name, *words = shlex.split(line)
+        assert name == "interlock"
+        done = run([sys.executable, "-c", "from interlock.runtime.cli import main; main()", *words], checkout)
+        assert done.returncode == 0, done.stderr
+    assert len((checkout / "triaged.jsonl").read_text(encoding="utf-8").splitlines()) == 12
+
+
+def test_the_catalog_shown_is_sound() -> None:
+    (text,) = blocks("yaml")
+    assert list(Catalog.load(text, file="README.md").entries) == ["haiku"]
+
+
+def test_the_two_commands_are_there() -> None:
+    assert re.findall(r"^```\n(make \w+)\n```$", README, re.MULTILINE) == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in ("demo", "test", "check", "bench"))
+
+
+def test_every_file_linked_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
