@@ -109,7 +109,7 @@ class Dispatcher:
         self.live.add(execution)
         self.counts.submitted += 1
         execution.start(after, tolerate_failures)
-        return JobHandle(execution)
+        return execution
 
     def _check_open(self, job: object) -> None:
         if not isinstance(job, Job):
@@ -174,13 +174,10 @@ class Dispatcher:
         else:
             hold.settle(spent.cost)
 
-    def resources_for(
-        self, execution: Execution[Any], prepared: Prepared | None, reservation: Reservation | None
-    ) -> Any:
+    def resources_for(self, execution: Execution[Any], prepared: Prepared, reservation: Reservation | None) -> Any:
         job = execution.job
         if isinstance(job, PipelineJob):
             return job.context(self, execution)
-        assert prepared is not None
         attempt = Attempt(
             job_id=execution.id,
             job=execution.name,

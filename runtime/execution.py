@@ -26,18 +26,19 @@ from interlock.errors import (
 )
 
 from .current import CURRENT, check_may_wait_for
+from .handle import JobHandle
 from .job import Job, job_name
+from .prepared import Prepared, described, raisable
 from .retry import decide_rerun
 from .spent import Spent
 from .state import JobState, move
 
 if TYPE_CHECKING:
-    from interlock.admission import Explanation, Reservation, SpendHold, Ticket, Timer, Waiting
-    from interlock.catalog import ModelSpec
+    from interlock.admission import Demand, Explanation, Reservation, SpendHold, Ticket, Timer, Waiting
+    from interlock.catalog import ModelBinding, ModelSpec
 
+    from .database import DatabaseNeed
     from .dispatcher import Dispatcher
-    from .handle import JobHandle
-    from .prepared import Prepared
     from .runs import Run
 
 R = TypeVar("R")
@@ -68,24 +69,25 @@ class Running(Generic[R]):
 
 
 class History:
-    """What a job that has run before remembers: made at its first attempt."""
+    """What a job that has run remembers: made at its first attempt, or when its id is first asked for."""
 
-    __slots__ = ("raised", "ran_s", "retries", "spent", "ticket", "upstream_error")
+    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "spent", "ticket", "upstream_error")
 
-    def __init__(self) -> None:
-        self.spent = Spent()
+    def __init__(self, id: str) -> None:
+        self.id, self.spent, self.attempts = id, Spent(), 0
         self.retries, self.ran_s = 0, 0.0
         self.ticket: Ticket | None = None
         self.raised: frozenset[ModelSpec] = frozenset()
         self.upstream_error: UpstreamError | None = None
 
 
-class Execution(Generic[R]):
-    """A submitted job. Only the Dispatcher makes one. A million may wait: it is small until it runs."""
+class Execution(JobHandle[R]):
+    """A submitted job; to its user, its handle. Only the Dispatcher makes one. A million may wait, so it is small until it
+    runs."""
 
     __slots__ = (
-        "_blocked_by", "_dispatcher", "_history", "_hold", "_id", "_listeners", "_outcome", "_prepared", "_running",
-        "_timer", "_tolerant", "_waiting", "after", "attempt", "before", "job", "priority", "run", "state", "step_id",
+        "_bindings", "_blocked_by", "_databases", "_dispatcher", "_history", "_hold", "_listeners", "_outcome",
+        "_running", "_timer", "_waiting", "after", "before", "job", "priority", "run", "state", "step_id",
         "workflow",
     )  # fmt: skip
 
@@ -96,12 +98,12 @@ class Execution(Generic[R]):
         self.before: Execution[Any] | None = None  # its neighbours among the live ones
         self.after: Execution[Any] | None = None
         self.step_id, self.priority, self.workflow = step_id, priority, workflow
-        self.state, self.attempt = JobState.CREATED, 0
-        self._id: str | None = None
+        self.state = JobState.CREATED
         self._outcome: Outcome[R] | None = None
         self._listeners: list[Callable[[], None]] | None = None
-        self._blocked_by, self._tolerant = 0, False
-        self._prepared: Prepared | None = None
+        self._blocked_by = 0
+        self._bindings: tuple[ModelBinding, ...] = ()
+        self._databases: tuple[DatabaseNeed, ...] = ()
         self._hold: SpendHold | None = None
         self._waiting: Waiting | None = None
         self._timer: Timer | None = None
@@ -112,13 +114,16 @@ class Execution(Generic[R]):
 
     @property
     def id(self) -> str:
-        if self._id is None:
-            self._id = self._dispatcher.new_id()
-        return self._id
+        return self.history.id
 
     @property
     def name(self) -> str:
         return job_name(self.job)
+
+    @property
+    def attempt(self) -> int:
+        """Attempts begun so far."""
+        return self._history.attempts if self._history is not None else 0
 
     @property
     def spent(self) -> Spent:
@@ -128,16 +133,20 @@ class Execution(Generic[R]):
     @property
     def history(self) -> History:
         if self._history is None:
-            self._history = History()
+            self._history = History(self._dispatcher.new_id())
         return self._history
 
     @property
     def holds(self) -> str:
         """What it holds, in words; empty for nothing."""
         running = self._running
-        if running is None or running.reservation is None or self._prepared is None:
+        if running is None or running.reservation is None:
             return ""
-        return self._prepared.described
+        return described(running.reservation.demand, self._bindings)
+
+    @property
+    def _execution(self) -> Execution[R]:
+        return self
 
     def explain(self) -> Explanation | None:
         return None if self._waiting is None else self._dispatcher.admission.explain(self._waiting)
@@ -191,21 +200,20 @@ class Execution(Generic[R]):
 
     def start(self, after: Sequence[JobHandle[Any]], tolerant: bool) -> None:
         pending = [handle._execution for handle in after]
-        self._tolerant = tolerant
         if not pending:
             self._prepare()
             return
         self._move(JobState.BLOCKED)
         self._blocked_by = len(pending)
         for execution in pending:
-            execution.on_done(lambda other=execution: self._dependency_done(other))  # type: ignore[misc]
+            execution.on_done(lambda other=execution: self._dependency_done(other, tolerant))  # type: ignore[misc]
 
-    def _dependency_done(self, other: Execution[Any]) -> None:
+    def _dependency_done(self, other: Execution[Any], tolerant: bool) -> None:
         if self.state is not JobState.BLOCKED:
             return
         self._blocked_by -= 1
         failure = other.exception()
-        if failure is not None and not self._tolerant:
+        if failure is not None and not tolerant:
             error = DependencyFailedError(f"job {self.name} was not run: {other.name}, named in after=, {other.state}")
             error.__cause__ = failure
             self._end(JobState.FAILED, Outcome(error=error))
@@ -215,32 +223,34 @@ class Execution(Generic[R]):
     def _prepare(self) -> None:
         self._move(JobState.PREPARING)
         self._timer = None
-        self.attempt += 1
         history = self._history
         try:
-            self._prepared = prepared = self._dispatcher.prepare(
-                self, history.raised if history is not None else frozenset()
-            )
+            prepared = self._dispatcher.prepare(self, history.raised if history is not None else frozenset())
+            self._bindings, self._databases = prepared.bindings, prepared.databases
             if prepared.ask:
                 self._move(JobState.SPENDING)
-                self._hold = self._dispatcher.ask_to_spend(self.run, prepared, self._may_spend, self._refused)
+                self._ask_to_spend(prepared)
             else:
-                self._may_spend()
+                self._enter_line(prepared.demand)
         except Exception as error:
             self._refused(error)
 
-    def _may_spend(self, _hold: SpendHold | None = None) -> None:
-        prepared = self._prepared
-        if self.state.done or prepared is None:
-            return
-        if prepared.demand is None:
+    def _ask_to_spend(self, prepared: Prepared) -> None:
+        def granted(_hold: SpendHold) -> None:
+            if not self.state.done:
+                self._enter_line(prepared.demand)
+
+        self._hold = self._dispatcher.ask_to_spend(self.run, prepared, granted, self._refused)
+
+    def _enter_line(self, demand: Demand | None) -> None:
+        if demand is None:
             self._launch(None)
             return
         self._move(JobState.WAITING)
         ticket = self._history.ticket if self._history is not None else None
         decided = self._decided  # one callback for both: two would be kept for every job that waits
         try:
-            self._waiting = self._dispatcher.admission.submit(prepared.demand, decided, decided, ticket=ticket)
+            self._waiting = self._dispatcher.admission.submit(demand, decided, decided, ticket=ticket)
         except InterlockError as error:
             self._refused(error)
 
@@ -277,10 +287,14 @@ class Execution(Generic[R]):
         dispatcher, history = self._dispatcher, self.history
         now = dispatcher.clock.now()
         running = self._running = Running[R](reservation, now)
+        demand = None if reservation is None else reservation.demand
         if reservation is not None:
             history.ticket = reservation.ticket
+        history.attempts += 1
         try:
-            running.resources = dispatcher.resources_for(self, self._prepared, reservation)
+            running.resources = dispatcher.resources_for(
+                self, Prepared(demand, self._bindings, self._databases), reservation
+            )
         except Exception as error:
             running.outcome = Outcome(error=error)
             self._attempt_over(None)
@@ -361,13 +375,11 @@ class Execution(Generic[R]):
 
     def _raise_limit(self, error: OutputTruncatedError) -> bool:
         """Whether the requirement that was cut off is run once more at its model's ceiling."""
-        assert self._prepared is not None
-        specs = self._prepared.raisable(error) - self.history.raised
+        specs = raisable(self._bindings, error) - self.history.raised
         self.history.raised |= specs
         return bool(specs)
 
     def _back_off(self, delay_s: float) -> None:
-        self._prepared = None
         if delay_s <= 0:
             self._prepare()
             return
@@ -441,7 +453,7 @@ class Execution(Generic[R]):
         self._leave_the_queues()
         self._move(state)
         self._outcome = outcome
-        self._prepared = None
+        self._bindings, self._databases = (), ()
         self._dispatcher.ended(self)
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():

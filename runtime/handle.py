@@ -26,46 +26,61 @@ class JobHandle(Generic[R_co]):
     them, and in `currency`.
     """
 
-    __slots__ = ("_execution",)
+    __slots__ = ()
 
-    def __init__(self, execution: Execution[R_co]) -> None:
-        self._execution = execution
+    @property
+    def _execution(self) -> Execution[R_co]:
+        """The job's life behind the handle: one object, since a million of them may wait."""
+        raise NotImplementedError
 
     def __await__(self) -> Generator[Any, None, R_co]:
         return self._execution.wait().__await__()
 
     def __repr__(self) -> str:
-        return f"<JobHandle {self._execution.name} {self.state}>"
+        return f"<JobHandle {self.name} {self.state}>"
 
-    @property
-    def id(self) -> str:
-        return self._execution.id
+    if TYPE_CHECKING:  # the execution's own; the docstrings are the contract
+        step_id: str | None
+        state: JobState
 
-    @property
-    def name(self) -> str:
-        """The job's type, or its pipeline's name."""
-        return self._execution.name
+        @property
+        def id(self) -> str: ...
+
+        @property
+        def name(self) -> str:
+            """The job's type, or its pipeline's name."""
+            ...
+
+        @property
+        def attempt(self) -> int:
+            """Attempts begun so far."""
+            ...
+
+        def result(self) -> R_co:
+            """The result of a job that is done; raises what it failed with, or RuntimeError before its end."""
+            ...
+
+        def exception(self) -> BaseException | None:
+            """What a job that is done failed with."""
+            ...
+
+        def cancel(self, reason: str = "") -> bool:
+            """Ask the job to stop; False where it is over. A waiting one is gone at once, and costs nothing. A running
+            one has its resources closed and, after its grace period, is cancelled hard and rolled back."""
+            ...
+
+        def explain(self) -> Explanation | None:
+            """What holds it back in the line: the account, what it lacks, when it will go. None where it does not
+            wait."""
+            ...
 
     @property
     def run_id(self) -> str | None:
         return self._execution.run.run_id
 
     @property
-    def step_id(self) -> str | None:
-        return self._execution.step_id
-
-    @property
-    def state(self) -> JobState:
-        return self._execution.state
-
-    @property
     def done(self) -> bool:
-        return self._execution.state.done
-
-    @property
-    def attempt(self) -> int:
-        """Attempts begun so far."""
-        return self._execution.attempt
+        return self.state.done
 
     @property
     def requests(self) -> int:
@@ -83,20 +98,3 @@ class JobHandle(Generic[R_co]):
     @property
     def currency(self) -> str | None:
         return self._execution.spent.currency
-
-    def result(self) -> R_co:
-        """The result of a job that is done; raises what it failed with, or RuntimeError before its end."""
-        return self._execution.result()
-
-    def exception(self) -> BaseException | None:
-        """What a job that is done failed with."""
-        return self._execution.exception()
-
-    def cancel(self, reason: str = "") -> bool:
-        """Ask the job to stop; False where it is over. A waiting one is gone at once, and costs nothing. A running one
-        has its resources closed and, after its grace period, is cancelled hard and rolled back."""
-        return self._execution.cancel(reason)
-
-    def explain(self) -> Explanation | None:
-        """What holds it back in the line: the account, what it lacks, when it will go. None where it does not wait."""
-        return self._execution.explain()

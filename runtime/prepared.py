@@ -1,7 +1,8 @@
-"""What one attempt of a job was declared to need: bound, priced, ready for the line. Small, since it waits there."""
+"""What one attempt of a job was declared to need: bound, priced, ready for the line."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -23,7 +24,9 @@ NO_PRICE = (ZERO, "USD")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`demand` None: nothing is needed. `ask` is the worst price in `currency`, 0 where no cap asks for it."""
+    """It does not wait itself: what waits is the demand, and the bindings beside it.
+
+    `demand` None: nothing is needed. `ask` is the worst price in `currency`, 0 where no cap asks for it."""
 
     demand: Demand | None
     bindings: tuple[ModelBinding, ...] = ()
@@ -31,26 +34,25 @@ class Prepared:
     ask: Decimal = ZERO
     currency: str = "USD"
 
-    @property
-    def described(self) -> str:
-        """What is held, in words."""
-        if self.demand is None:
-            return ""
-        names = [f"a call of {binding.entry.id}" for binding in self.bindings]
-        names += [account.name for account, _ in self.demand.held]
-        return " and ".join(names)
-
-    def raisable(self, error: OutputTruncatedError) -> frozenset[ModelSpec]:
-        """The requirements that a cut-off answer came from and that leave its model room for more."""
-        return frozenset(
-            binding.spec
-            for binding in self.bindings
-            if binding.entry.id == error.model
-            and (binding.entry.max_output_tokens is None or binding.output_tokens < binding.entry.max_output_tokens)
-        )
-
 
 NOTHING_NEEDED = Prepared(None)
+
+
+def described(demand: Demand, bindings: Iterable[ModelBinding]) -> str:
+    """What is held, in words."""
+    names = [f"a call of {binding.entry.id}" for binding in bindings]
+    names += [account.name for account, _ in demand.held]
+    return " and ".join(names)
+
+
+def raisable(bindings: Iterable[ModelBinding], error: OutputTruncatedError) -> frozenset[ModelSpec]:
+    """The requirements that a cut-off answer came from and that leave its model room for more."""
+    return frozenset(
+        binding.spec
+        for binding in bindings
+        if binding.entry.id == error.model
+        and (binding.entry.max_output_tokens is None or binding.output_tokens < binding.entry.max_output_tokens)
+    )
 
 
 def worst_price(bindings: tuple[ModelBinding, ...]) -> tuple[Decimal, str]:

@@ -206,6 +206,7 @@ class World:
     entries: list[ModelEntry]
 
     step = Step
+    patience: int = 25  # looks at the threads, 2 ms apart, before a leap
 
     def settings(self, **changes: Any) -> RuntimeSettings:
         clock, start = self.clock, datetime(2026, 11, 1, tzinfo=UTC)
@@ -249,7 +250,7 @@ class World:
     async def _threads_answer(self, condition: Callable[[], bool]) -> bool:
         """A long leap is taken only when no thread (a database's) has anything to say for a few milliseconds."""
         before = self.clock.next_instant
-        for _ in range(6):
+        for _ in range(self.patience):
             await asyncio.sleep(0.002)
             await self.clock.settle(5)
             if condition() or self.clock.next_instant != before:

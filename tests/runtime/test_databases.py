@@ -56,11 +56,12 @@ class Watched:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Watched]:
+async def database(world: Any, tmp_path: Path) -> AsyncIterator[Watched]:
     watched = Watched(tmp_path / "user.db")
     async with watched.engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
     watched.log.clear()
+    world.patience = 100
     yield watched
     await watched.engine.dispose()
 
