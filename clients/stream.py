@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 #: Characters a SAFE stream may hold back.
 BUFFER_LIMIT = 5 * 1024 * 1024
 
+#: Seconds of silence after which a complete answer counts as ended, whatever the connection does.
+TAIL_S = 2.0
+
 _END: Any = object()
 
 
@@ -131,6 +134,7 @@ class ResponseStream:
             event = await self._next_event()
             if event is not _END:
                 self._take(self._client.read_one(event, self._draft))
+                self._hurry_once_complete()
                 return False
         except Exception as error:
             if self._ended:  # closed by someone else while this waited
@@ -146,6 +150,12 @@ class ResponseStream:
             await self._fail(failure)
         await self._complete()
         return True
+
+    def _hurry_once_complete(self) -> None:
+        """What may still follow the end (a usage report) follows at once. A server that then holds the connection open
+        holds nobody up."""
+        if self._draft.complete and self._watch is not None:
+            self._watch.hurry(TAIL_S)
 
     async def _next_event(self) -> Any:
         client = self._client

@@ -64,6 +64,13 @@ class Watch:
         """Something came from the wire."""
         self._alive_s = self._clock.now()
 
+    def hurry(self, idle_s: float) -> None:
+        """From now on silence counts after `idle_s` seconds."""
+        if self._idle_s is not None and self._idle_s > idle_s:
+            self._idle_s = idle_s
+            self.stop()
+            self._arm(self._clock.now() + idle_s)
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from interlock.admission.clock import Clock, SystemClock
 from interlock.admission.outcome import OutcomeKind
 from interlock.catalog.entry import Limits, ModelEntry, ProviderSettings
 from interlock.catalog.spec import ModelBinding, ModelSpec
@@ -71,6 +72,7 @@ class EchoClient(AbstractLLMClient):
         super().__init__(entry, environment)
         self.fails: list[Exception] = []
         self.closed = 0
+        self.holds_open = False
 
     def encode(self, ask: Ask) -> dict[str, Any]:
         texts = [self.encoders[type(block)](block) for turn in ask.conversation.messages for block in turn.blocks]
@@ -83,10 +85,12 @@ class EchoClient(AbstractLLMClient):
 
     async def open(self, body: bytes, alive: Callable[[], None]) -> WireStream:
         words = json.loads(body)["say"].split()
-        fails = self.fails
+        fails, holds_open = self.fails, self.holds_open
 
         class Words:
             async def __anext__(self) -> Any:
+                if holds_open and not words:
+                    await asyncio.Event().wait()
                 if fails and not words:
                     raise fails.pop()
                 if not words:
@@ -111,12 +115,16 @@ class EchoClient(AbstractLLMClient):
         return Busy("busy", retry_after_s=2.0) if isinstance(error, BlockingIOError) else None
 
 
-def echo() -> tuple[EchoClient, Any, FakeSeat]:
+def echo(*, clock: Clock | None = None, holds_open: bool = False) -> tuple[EchoClient, Any, FakeSeat]:
     entry = ModelEntry(id="e", grade=Grade.SMALL, provider="echo", wire_model_id="e", context_window=1_000)
     environment = ClientEnvironment(
-        settings=ProviderSettings(), credentials=Chain(EnvironmentStore({})), redactor=Redactor()
+        settings=ProviderSettings(),
+        credentials=Chain(EnvironmentStore({})),
+        redactor=Redactor(),
+        clock=clock or SystemClock(),
     )
     client = EchoClient(entry, environment)
+    client.holds_open = holds_open
     binding = ModelBinding(spec=ModelSpec("e"), entry=entry, input_tokens=9, output_tokens=9)
     seat = FakeSeat(binding)
     return client, client.bound(binding, seat), seat
@@ -171,6 +179,26 @@ async def test_a_forgotten_stream_of_a_third_party_is_closed():
         await asyncio.sleep(0)
     assert client.closed == 1
     assert seat.kinds == [OutcomeKind.ABANDONED]
+
+
+async def test_a_complete_answer_waits_for_no_connection_to_close(manual):
+    client, bound, seat = echo(clock=manual, holds_open=True)
+    task = asyncio.create_task(bound.stream_response("to the end").finish())
+    await manual.advance(1)
+    assert not task.done()
+    await manual.advance(1.5)
+    assert (await task).text == "totheend"
+    assert client.closed == 1
+    assert seat.kinds == [OutcomeKind.COMPLETED]
+
+
+def test_the_folders_names_are_found():
+    import interlock.clients as clients
+
+    assert clients.__all__ == sorted(clients.__all__)
+    assert all(getattr(clients, name).__name__ for name in clients.__all__ if name != "Block")
+    with pytest.raises(AttributeError):
+        _ = clients.nothing
 
 
 async def test_a_bug_is_raised_as_it_is_and_recorded_all_the_same():
