@@ -96,7 +96,7 @@ class ModelDesk:
         entry = binding.entry
         tokens = int(self.estimator.corrected(entry.id, raw_tokens))
         if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
-            return binding if tokens == raw_tokens else replace(binding, input_tokens=tokens)
+            return replace(binding, input_tokens=tokens)  # the estimate also knows what it was before correction
         output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
         thinking = (
             binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
