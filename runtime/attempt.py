@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -69,9 +68,7 @@ async def _invoke(job: Job[R], belongings: Any, threads: ThreadPoolExecutor) -> 
     from .blocking import BlockingResources
 
     loop = asyncio.get_running_loop()
-    context = copy_context()
-    returned = await loop.run_in_executor(threads, context.run, job.run, BlockingResources(belongings, loop))
-    if inspect.isawaitable(returned):
-        awaited: Awaitable[R] = returned
-        return await awaited
-    return returned
+    blocking, context = BlockingResources(belongings, loop), copy_context()
+    returned: Any = await loop.run_in_executor(threads, lambda: context.run(job.run, blocking))
+    value: R = await returned if inspect.isawaitable(returned) else returned
+    return value

@@ -6,6 +6,7 @@ one client per entry serves every job.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,13 +20,17 @@ from interlock.catalog.tokens import TokenEstimator, estimate_text
 from interlock.catalog.words import Kind, OutputSize
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.registry import provider_class
-from interlock.errors import ConfigurationError, CredentialError
+from interlock.errors import CatalogError, ConfigurationError, CredentialError
 
 if TYPE_CHECKING:
     from interlock.admission import Admission, Clock, Pool
     from interlock.catalog import ModelEntry
     from interlock.credentials import Chain
 
+log = logging.getLogger("interlock.runtime")
+
+#: Seconds between two looks at the catalog's file.
+RELOAD_EVERY_S = 2.0
 #: Seconds for which an answer to "can this be called" is believed.
 BELIEVED_S = 30.0
 
@@ -55,8 +60,28 @@ class ModelDesk:
         self._clients: dict[str, tuple[ModelEntry, Any]] = {}
         self._retired: list[Any] = []
         self._guard: Any = None
+        self._look_again_s, self._complaint = surroundings.clock.now() + RELOAD_EVERY_S, ""
 
     # Choosing.
+
+    def _refresh(self) -> None:
+        """Take over an edited catalog file: levels carry over, running calls keep their entry. A file that is now wrong
+        changes nothing and is said once."""
+        now = self._surroundings.clock.now()
+        if now < self._look_again_s:
+            return
+        self._look_again_s = now + RELOAD_EVERY_S
+        try:
+            fresh = self.catalog.reloaded()
+        except CatalogError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("the catalog was edited and cannot be read, so the one before stays in force: %s", error)
+            return
+        self._complaint = ""
+        if fresh is not self.catalog:
+            log.info("the catalog was edited: version %s takes the place of %s", fresh.version, self.catalog.version)
+            self.catalog, self._believed = fresh, {}
 
     def bind(
         self,
@@ -69,6 +94,7 @@ class ModelDesk:
     ) -> ModelBinding:
         """The entry and the sizes. `raw_tokens` is an estimate to be corrected per model, unless it is `exact`;
         `at_ceiling` gives the answer all the room the model has, whatever the spec says."""
+        self._refresh()
         asked = replace(spec, max_output_tokens=None, output=OutputSize.MAX) if at_ceiling else spec
         situation = Situation(catalog=self.catalog, callable=self._cannot_be_called, said_once=self._said_once)
         binding = bind(
@@ -94,7 +120,7 @@ class ModelDesk:
 
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
         entry = binding.entry
-        tokens = int(self.estimator.corrected(entry.id, raw_tokens))
+        tokens = self.estimator.corrected(entry.id, raw_tokens)
         if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
             return replace(binding, input_tokens=tokens)  # the estimate also knows what it was before correction
         output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)

@@ -82,8 +82,8 @@ class History:
 
 
 class Execution(JobHandle[R]):
-    """A submitted job; to its user, its handle. Only the Dispatcher makes one. A million may wait, so it is small until it
-    runs."""
+    """A submitted job; to its user, its handle. Only the Dispatcher makes one. A million may wait, so it is small
+    until it runs."""
 
     __slots__ = (
         "_bindings", "_blocked_by", "_databases", "_dispatcher", "_history", "_hold", "_listeners", "_outcome",

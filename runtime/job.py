@@ -16,7 +16,8 @@ class Job(Generic[R_co]):
 
     `requirements` declares, once per attempt; `run` does the work with what was granted, and may be called again after
     a failure of a provider. An `async def run(self, resources: JobResources)` runs on the event loop; a plain
-    `def run(self, resources: BlockingResources)` in a thread.
+    `def run(self, resources: BlockingResources)` in a thread, which is interrupted only where it uses them: Python
+    cannot stop a thread.
 
     What follows is set on the class or on the instance. `timeout_s` counts from the grant to the delivery, in seconds
     of running (None: no limit); `upstream_retries` are the re-runs after the first; `priority`: higher goes first;
