@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.errors import InterlockError
 
-from .execution import Outcome, Running
 from .job import Job
+from .running import Outcome, Running
 from .uncancelled import uncancelled
 
 if TYPE_CHECKING:

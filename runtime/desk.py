@@ -120,14 +120,20 @@ class ModelDesk:
 
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
         entry = binding.entry
-        tokens = self.estimator.corrected(entry.id, raw_tokens)
+        tokens = int(self.estimator.corrected(entry.id, raw_tokens))
         if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
-            return replace(binding, input_tokens=tokens)  # the estimate also knows what it was before correction
+            return replace(binding, input_tokens=tokens, raw_input_tokens=raw_tokens)
         output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
         thinking = (
             binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
         )
-        return replace(binding, input_tokens=tokens, output_tokens=output, thinking_tokens=thinking)
+        return replace(
+            binding,
+            input_tokens=tokens,
+            raw_input_tokens=raw_tokens,
+            output_tokens=output,
+            thinking_tokens=thinking,
+        )
 
     def _admit_embedding(self, entry: ModelEntry, spec: ModelSpec) -> None:
         from interlock.embeddings.guard import EmbeddingModelGuard

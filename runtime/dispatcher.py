@@ -19,7 +19,7 @@ from interlock.admission import CallCharge, DatabaseGate, Demand
 from interlock.errors import ConfigurationError, InterlockError
 
 from .attempt import run_attempt
-from .execution import Execution, Running
+from .execution import Execution
 from .handle import JobHandle
 from .job import Job
 from .live import Live
@@ -27,6 +27,7 @@ from .pipeline_job import PipelineJob
 from .prepared import NO_PRICE, NOTHING_NEEDED, Prepared, worst_price
 from .requirements import JobRequirements
 from .resources import Attempt, JobResources, Surrounding
+from .running import Running
 from .runs import Run
 from .statistics import Counts
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.errors import (
     AdmissionError,
@@ -30,55 +29,19 @@ from .handle import JobHandle
 from .job import Job, job_name
 from .prepared import Prepared, described, raisable
 from .retry import decide_rerun
+from .running import History, Outcome, Running
 from .spent import Spent
 from .state import JobState, move
 
 if TYPE_CHECKING:
-    from interlock.admission import Demand, Explanation, Reservation, SpendHold, Ticket, Timer, Waiting
-    from interlock.catalog import ModelBinding, ModelSpec
+    from interlock.admission import Demand, Explanation, Reservation, SpendHold, Timer, Waiting
+    from interlock.catalog import ModelBinding
 
     from .database import DatabaseNeed
     from .dispatcher import Dispatcher
     from .runs import Run
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[R]):
-    """How an attempt, or the job, ended: a value or an error."""
-
-    value: R | None = None
-    error: BaseException | None = None
-
-
-class Running(Generic[R]):
-    """What exists only while an attempt runs."""
-
-    __slots__ = ("outcome", "probing", "reservation", "resources", "started_s", "stop", "task")
-
-    def __init__(self, reservation: Reservation | None, started_s: float) -> None:
-        self.reservation, self.started_s = reservation, started_s
-        self.resources: Any = None
-        self.task: asyncio.Task[None] | None = None
-        self.outcome: Outcome[R] | None = None
-        self.stop: InterlockError | None = None
-        calls = reservation.demand.calls if reservation is not None else ()
-        #: Whether it went as the one probe of a closed pool.
-        self.probing = any(call.pool.throttle.closed(started_s) for call in calls)
-
-
-class History:
-    """What a job that has run remembers: made at its first attempt, or when its id is first asked for."""
-
-    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "spent", "ticket", "upstream_error")
-
-    def __init__(self, id: str) -> None:
-        self.id, self.spent, self.attempts = id, Spent(), 0
-        self.retries, self.ran_s = 0, 0.0
-        self.ticket: Ticket | None = None
-        self.raised: frozenset[ModelSpec] = frozenset()
-        self.upstream_error: UpstreamError | None = None
 
 
 class Execution(JobHandle[R]):
