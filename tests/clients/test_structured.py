@@ -258,7 +258,7 @@ def test_b70_what_a_dialect_cannot_say_of_a_value_stands_in_the_description():
 @pytest.mark.parametrize(("wanted", "dialect", "construct"), [
     (Counts, OPENAI, "free keys"), (Counts, ANTHROPIC, "free keys"), (Tree, ANTHROPIC, "recursive"),
     (list[Any], OPENAI, "anything"), (tuple[int, str], OPENAI, "prefixItems"), (dict[str, int], ANTHROPIC, "free keys"),
-], ids=str)  # fmt: skip
+], ids=lambda value: getattr(value, "name", None) or getattr(value, "__name__", str(value)))  # fmt: skip
 def test_b70_what_cannot_be_said_is_named(wanted, dialect, construct):
     with pytest.raises(UnsupportedSchema, match=construct):
         Shape.of(wanted).strict(dialect)
