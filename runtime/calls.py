@@ -219,8 +219,8 @@ class StreamedCall(WholeResponse):
     async def run(self, resources: JobResources) -> LLMResponse:
         return await self.call.stream_to(self.sink, resources, self.mode)
 
-    def asked_again(self, error: BaseException) -> WholeResponse | None:
-        return None if self.sink.delivered else super().asked_again(error)
+    def can_run_again(self) -> bool:
+        return not self.sink.delivered
 
 
 def _spec(given: Mapping[str, Any], content: Conversation) -> ModelSpec:

@@ -311,6 +311,9 @@ class Execution(JobHandle[R]):
         history = self.history
         if isinstance(error, UpstreamError):
             history.upstream_error = error
+        if not self.job.can_run_again():
+            self._fail(error)
+            return
         try:
             again = self.job.asked_again(error)
         except Exception as wrong:

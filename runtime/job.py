@@ -50,6 +50,10 @@ class Job(Generic[R_co]):
         """The job that asks the model again after it answered wrongly, or None: then the failure stands."""
         return None
 
+    def can_run_again(self) -> bool:
+        """Whether another attempt would go unseen. False once a part of the result has been handed out."""
+        return True
+
     def get_upstream_retries(self) -> int:
         return self.upstream_retries
 

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from interlock.admission import CountingGate
+from interlock.clients.options import StreamingMode
+from interlock.clients.response import StopReason
 from interlock.errors import (
     DependencyFailedError,
     InterlockError,
     JobCancelledError,
     JobDeadlockError,
+    OutputTruncatedError,
     QuotaExhaustedError,
 )
 from interlock.runtime import (
@@ -412,6 +415,25 @@ async def test_a_stream_begins_again_only_before_its_first_piece(world: Any, run
     assert got == ["a", "b"]
     assert caught.value.partial == "ab"
     assert world.provider.count == 2
+
+
+@pytest.mark.parametrize(("mode", "requests"), [(StreamingMode.LIVE, 1), (StreamingMode.SAFE, 2)])
+async def test_a_cut_off_stream_is_begun_again_only_where_nobody_saw_it(
+    world: Any, runtime: Runtime, Step: Any, mode: StreamingMode, requests: int
+) -> None:
+    world.provider.script(Step(pieces=["cut", " off"], stop=StopReason.MAX_TOKENS), Step(pieces=["whole"]))
+
+    async def read() -> str:
+        async with runtime.llm(max_output_tokens=100).stream_response("x", mode=mode) as pieces:
+            return "".join([piece.text async for piece in pieces])
+
+    if mode is StreamingMode.SAFE:
+        assert await world.until(read()) == "whole"
+    else:
+        with pytest.raises(OutputTruncatedError) as caught:
+            await world.until(read())
+        assert caught.value.partial == "cut off"
+    assert world.provider.count == requests
 
 
 async def test_an_error_in_the_pipelines_own_code_is_raised_as_it_is(world: Any, runtime: Runtime) -> None:
