@@ -55,3 +55,4 @@ class ModelBinding:
     output_tokens: int
     thinking_tokens: int = 0
     calls: int = 1
+    raw_input_tokens: int | None = None  # the estimate before its model's correction; None: a stated size

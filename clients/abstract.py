@@ -286,7 +286,7 @@ class AbstractLLMClient(ABC):
         raw = raw_input_tokens(asked, options=options, response_model=response_model)
         measured = estimator.corrected(self.entry.id, raw)
         # The model's correction may have moved since the declaration: the same text is the declared size.
-        same = raw <= getattr(binding.input_tokens, "raw", -1)
+        same = binding.raw_input_tokens is not None and raw <= binding.raw_input_tokens
         within = same or measured <= binding.input_tokens * DECLARED_SLACK + DECLARED_SLACK_TOKENS
         return measured, binding.input_tokens if within else measured
 

@@ -121,6 +121,8 @@ class ModelDesk:
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
         entry = binding.entry
         tokens = int(self.estimator.corrected(entry.id, raw_tokens))
+        if tokens == raw_tokens:
+            tokens = raw_tokens  # one number in memory, not two equal ones: a waiting job keeps both
         if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
             return replace(binding, input_tokens=tokens, raw_input_tokens=raw_tokens)
         output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
