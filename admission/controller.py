@@ -104,8 +104,7 @@ class Admission:
         place = NO_TICKET if ticket is None else ticket
         waiting = Waiting(self, demand, self._registry.price(demand), on_grant, on_refuse, place, now)
         if self._line.take_now(waiting, demand.workflow, now):
-            self._granted += 1
-            self._delivery.put(waiting)
+            self._grant(waiting)
             if self._line.waiting:
                 self._arm()  # for those of a loop that has gone
             return waiting
@@ -121,6 +120,11 @@ class Admission:
             self._expire_at(now + demand.max_wait_s, waiting)
         self._tell(self._line.enter(waiting, demand.workflow, now), now)
         return waiting
+
+    def _grant(self, waiting: Waiting) -> None:
+        waiting._reservation = Reservation(self, waiting)
+        self._granted += 1
+        self._delivery.put(waiting)
 
     def _refuse(self, waiting: Waiting, error: AdmissionError) -> AdmissionError:
         waiting.state = REFUSED
@@ -158,13 +162,14 @@ class Admission:
         if waiting._on_grant is None:
             return False
         now = self.clock.now()
-        waiting._on_grant = waiting._on_refuse = None
+        waiting._on_grant = waiting._on_refuse = waiting._reservation = None
         self._cancelled += 1
         if waiting.state == WAITING:
             waiting.decided_at = now
             self._tell(self._line.cancel(waiting, now), now)
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
+            self._granted -= 1
             if waiting.share is not None and waiting._charges and waiting.group.lead.active:
                 waiting.share.credit += waiting.group.cost(waiting.amounts)
             self._tell(self._line.give(waiting.group.accounts, waiting.amounts, now), now)
@@ -175,7 +180,7 @@ class Admission:
     @staticmethod
     def _too_late(waiting: Waiting, deadline: float) -> bool:
         for account, n in zip(waiting.group.accounts, waiting.amounts, strict=True):
-            if account.metered and account.fit_at(waiting.since, n, first=True) > deadline:
+            if account.metered and not account.fit_at(waiting.since, n, first=True) <= deadline:  # not: of NaN too
                 return True
         return False
 
@@ -196,9 +201,8 @@ class Admission:
                 account.take(now, n)
         waiting.amounts, waiting._charges = part, ()
         waiting.state, waiting.decided_at = GRANTED, now
-        self._granted += 1
         self._unmetered += 1
-        self._delivery.put(waiting)
+        self._grant(waiting)
         return True
 
     def _tell(self, decided: Sequence[Waiter], now: float) -> None:
@@ -207,11 +211,11 @@ class Admission:
             assert isinstance(waiting, Waiting)
             waiting.decided_at = now
             if waiting.state == GRANTED:
-                self._granted += 1
-            else:
-                self._refused += 1
-                never = waiting.group.never_fits(waiting.amounts)
-                waiting._error = never_fits_error(waiting.demand, *never) if never else timeout_error(waiting, now)
+                self._grant(waiting)
+                continue
+            self._refused += 1
+            never = waiting.group.never_fits(waiting.amounts)
+            waiting._error = never_fits_error(waiting.demand, *never) if never else timeout_error(waiting, now)
             self._delivery.put(waiting)
         if self._timer is not None or self._deadlines or self._line.waiting:
             self._arm()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from interlock.catalog.entry import Limits
 
@@ -174,7 +175,7 @@ class TokenBucketRateLimiter:
             level = self.levels.get(dimension.value)
             if level is None:
                 continue
-            if state.limit is not None and state.limit > 0 and not self.fixed:
+            if state.limit is not None and 0 < state.limit < inf and not self.fixed:
                 before, rate = level.published_rate * 60.0, state.limit / 60.0
                 if abs(state.limit - before) > 1e-6 * before:
                     capacity = max(rate * self.burst_s, 1.0)
@@ -184,6 +185,6 @@ class TokenBucketRateLimiter:
             if state.remaining is not None and now >= level.held_until:
                 rounding = TOKEN_ROUNDING if level.part and state.remaining % TOKEN_ROUNDING == 0 else 0
                 at_most = state.remaining + rounding + (now - sent_at) * level.published_rate
-                if at_most < level.level(now):
+                if -inf < at_most < level.level(now):
                     level.set_level(now, at_most)
         return changed

@@ -59,6 +59,8 @@ class Pool:
     def charge(self, call: CallCharge) -> Charge:
         """What one call of this size is charged at its start."""
         accounting = call.accounting
+        if not (call.input_tokens >= 0 and call.output_tokens >= 0):  # NaN would fill a level for good
+            raise ValueError(f"a call of {call.key} declares {call.input_tokens} + {call.output_tokens} tokens")
         if accounting.output == "expected":
             return start_charge(accounting, call.input_tokens, call.output_tokens, expected_output=self._expected(call))
         return start_charge(accounting, call.input_tokens, call.output_tokens)

@@ -35,6 +35,10 @@ class Waiter:
         self.since = self.parked_at = 0.0
         self.waits: dict[str, float] | None = None  # seconds as a head, by the account it was short of
 
+    def __lt__(self, other: Waiter) -> bool:
+        """Of two with one ticket (a job that left and came back at once), who came first."""
+        return self.since < other.since
+
 
 class Flow:
     """The waiters of one priority and workflow in a group, in order of arrival; cancelled ones are dropped when met."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from interlock.catalog.entry import Limits
 
@@ -85,7 +86,7 @@ class Registry:
         for level in pool.limiter.levels.values():
             deficit, read_at = self._deficits.pop(level.name, (0.0, now))
             lacks = deficit - max(now - read_at, 0.0) * level.rate
-            if lacks > 0:
+            if 0 < lacks < inf:
                 level.set_level(now, min(level.level(now), level.capacity - lacks))
 
     def gate(self, account: Gate | HeldAccount) -> Gate:
@@ -122,13 +123,13 @@ class Registry:
         raw: list[Account] = [level for call in demand.calls for level in call.pool.limiter.accounts]
         held: list[float] = []
         for call in demand.calls:
-            if call.count < 1:
+            if not call.count >= 1:
                 raise ValueError(f"a demand declares {call.count} calls of {call.key}; it must be at least 1")
             if call.pool.gate is not None:
                 raw.append(call.pool.gate)
                 held.append(min(call.count, call.pool.gate.capacity))
         for account, amount in demand.held:
-            if amount < 1:
+            if not amount >= 1:
                 raise ValueError(f"a demand asks {amount} of {account.name}; it must be at least 1")
             raw.append(self.gate(account))
             held.append(amount)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.errors import AdmissionTimeoutError, NeverFitsError
 
-from .accounts import Account, Gate, Level
+from .accounts import Account, Gate, Level, OpenLevel
 from .demand import AccountStatistics, Demand, Explanation
 from .line import Line
 from .pool import Pool
@@ -97,6 +97,8 @@ def _explain_head(group: Group, account: Account, now: float) -> Explanation:
         lacks, at = max(need - account.free(now), 0.0), inf
     if held_until > now:
         reason = f"held back with the whole pool for {held_until - now:.3g} s more, after a 429"
+    elif isinstance(account, OpenLevel) and not older:
+        reason = f"let in slowly by {account.name} after a 429, for there is no limit to follow"
     elif older and lacks:
         reason = f"short of {lacks:,.4g} of {account.name}, of which {need - own:,.4g} are set aside for {older} ahead"
     elif older:

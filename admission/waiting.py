@@ -9,7 +9,7 @@ from interlock.errors import AdmissionError
 
 from .charges import Charge
 from .demand import Demand
-from .queues import GRANTED, REFUSED, WAITING, Group, Waiter
+from .queues import REFUSED, WAITING, Group, Waiter
 from .reservation import Reservation
 
 if TYPE_CHECKING:
@@ -23,7 +23,16 @@ STATES = ("waiting", "granted", "refused", "cancelled")
 class Waiting(Waiter):
     """What `Admission.submit` returns. `since` and `decided_at` are instants of the clock, the latter while decided."""
 
-    __slots__ = ("_admission", "_charges", "_error", "_on_grant", "_on_refuse", "decided_at", "demand")
+    __slots__ = (
+        "_admission",
+        "_charges",
+        "_error",
+        "_on_grant",
+        "_on_refuse",
+        "_reservation",
+        "decided_at",
+        "demand",
+    )
 
     def __init__(
         self,
@@ -43,6 +52,8 @@ class Waiting(Waiter):
         self._admission, self.demand = admission, demand
         self._on_grant: OnGrant | None = on_grant
         self._on_refuse: OnRefuse | None = on_refuse
+        #: From the grant to its delivery. Made at the grant, for it carries the throttle's epoch of that moment.
+        self._reservation: Reservation | None = None
 
     _error: AdmissionError | None
 
@@ -61,10 +72,9 @@ class Waiting(Waiter):
 
     def deliver(self) -> None:
         """Tell whoever asked. Once; nothing after a cancel."""
-        grant, refuse = self._on_grant, self._on_refuse
-        self._on_grant = self._on_refuse = None
-        if self.state == GRANTED and grant is not None:
-            reservation = Reservation(self._admission, self)
+        grant, refuse, reservation = self._on_grant, self._on_refuse, self._reservation
+        self._on_grant = self._on_refuse = self._reservation = None
+        if reservation is not None and grant is not None:
             try:
                 grant(reservation)
             except BaseException:

@@ -307,6 +307,25 @@ async def test_a_job_that_comes_back_keeps_its_place(house) -> None:
     assert house.answers["again"].ticket == first.ticket
 
 
+async def test_a_job_that_leaves_and_comes_back_again_and_again_keeps_its_place(house) -> None:
+    """A paused job leaves the line and returns with its ticket: one ticket may be several times in the line."""
+    pool = house.pool(tpm=600)
+    for label in ("first", "second"):
+        house.ask(house.call(pool, 300), label=label)
+    await house.clock.settle()
+    first, second = house.granted
+    house.finish(first, used=(300, 0))
+    house.finish(second, used=(300, 0))
+    house.ask(house.call(pool, 100), label="head", ticket=first.ticket)
+    for i in range(5):
+        assert house.ask(house.call(pool, 100), label=f"paused{i}", ticket=second.ticket).cancel()
+    for label in ("one", "two"):
+        house.ask(house.call(pool, 100), label=label, ticket=second.ticket)
+    house.ask(house.call(pool, 100), label="new")
+    await house.clock.advance(60)
+    assert house.granted_labels()[2:] == ["head", "one", "two", "new"]
+
+
 async def test_cancelling_the_head_lets_the_next_go(house) -> None:
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 500), label="first")
@@ -317,6 +336,39 @@ async def test_cancelling_the_head_lets_the_next_go(house) -> None:
     assert head.cancel()
     await house.clock.settle()
     assert house.granted_labels() == ["first", "next"]
+
+
+# What no demand may ask.
+
+
+@pytest.mark.parametrize(("into", "out"), [(float("nan"), 0), (0, float("nan")), (-5_000, 0), (0, -1)])
+async def test_tokens_that_are_no_amount_are_refused_and_leave_the_level_alone(house, into: float, out: float) -> None:
+    pool = house.pool(tpm=600)
+    with pytest.raises(ValueError, match="declares"):
+        house.ask(house.call(pool, into, out))
+    house.ask(house.call(pool, 0), label="none at all")
+    house.ask(house.call(pool, 600), label="all of it")
+    await house.clock.settle()
+    assert house.granted_labels() == ["none at all", "all of it"]
+    assert house.level("p:tokens") == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("amount", [float("nan"), 0, -1, 0.5])
+async def test_held_amounts_are_at_least_one(house, amount: float) -> None:
+    gate = house.admission.account(CountingGate("g", 2))
+    with pytest.raises(ValueError, match="at least 1"):
+        house.ask(held=((gate, amount),))
+    assert gate.used == 0
+
+
+@pytest.mark.parametrize("max_wait_s", [float("nan"), -1.0, 0.0])
+async def test_a_wait_that_is_no_time_is_over_at_once(house, max_wait_s: float) -> None:
+    pool = house.pool(tpm=600)
+    house.ask(house.call(pool, 600), label="fits", max_wait_s=max_wait_s)
+    with pytest.raises(AdmissionTimeoutError):
+        house.ask(house.call(pool, 60), max_wait_s=max_wait_s)
+    await house.clock.settle()
+    assert house.granted_labels() == ["fits"]
 
 
 # Deadlines.

@@ -114,6 +114,21 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.asked.append(asked)
         self.do(act)
 
+    @rule(which=st.integers(0, 2), size=st.sampled_from([1, 150]), held=st.booleans())
+    def leave_before_hearing(self, which, size, held) -> None:
+        call = CallCharge(
+            key=0, pool=self.pools[which], accounting=Accounting(), input_tokens=size, output_tokens=size // 2
+        )
+        asked = Asked(Demand(calls=(call,), held=((self.gates[0], 1),) if held else ()))
+
+        def act() -> None:
+            waiting = self.admission.submit(asked.demand, asked.granted.append, asked.refused.append)
+            asked.cancelled = waiting.cancel()
+            assert asked.cancelled
+
+        self.asked.append(asked)
+        self.do(act)
+
     @precondition(lambda self: any(a.running and a.demand.calls for a in self.asked))
     @rule(data=st.data(), kind=ANSWERS, part=st.floats(0, 1.5), hint=st.sampled_from([None, 1.0, 30.0, 90.0]))
     def send(self, data, kind, part, hint) -> None:
@@ -195,6 +210,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         statistics = self.admission.statistics()
         assert statistics.granted == sum(len(a.granted) for a in self.asked)
         assert statistics.refused == sum(len(a.refused) for a in self.asked)
+        assert statistics.cancelled == sum(a.cancelled for a in self.asked)
         for account in statistics.accounts:
             assert account.level <= account.capacity + 1e-6
             assert account.debt == max(-account.level, 0.0)

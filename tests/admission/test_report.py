@@ -177,8 +177,9 @@ async def test_a_restarted_program_does_not_burst_twice(house, new_house) -> Non
     later.pool(tpm=600, rpm=60)
     assert later.level("p:tokens") == pytest.approx(300.0)
     assert later.level("p:requests") == 60.0
-    later.admission.restore({"p:tokens": 100.0}, elapsed_s=0.0)
-    assert later.level("p:tokens") == pytest.approx(300.0), "only lowered"
+    for kept_tokens in (100.0, float("nan"), float("inf"), -50.0):
+        later.admission.restore({"p:tokens": kept_tokens}, elapsed_s=0.0)
+        assert later.level("p:tokens") == pytest.approx(300.0), "only lowered, and never for good"
 
 
 async def test_b61_a_wall_clock_that_stepped_neither_locks_out_nor_gives_away(new_house) -> None:

@@ -262,6 +262,30 @@ async def test_a_limit_that_grows_lets_the_waiting_go(house) -> None:
     assert house.granted_labels()[-1] == "waits"
 
 
+async def test_a_grant_of_before_a_429_is_a_straggler_though_it_was_not_delivered_yet(house) -> None:
+    """Its epoch is that of the moment it was granted, not of the moment it heard of it."""
+    pool = house.pool(rpm=60)
+    house.ask(house.call(pool), label="refused")
+    await house.clock.settle()
+    house.ask(house.call(pool), label="in between")
+    house.finish(house.answers["refused"], OutcomeKind.RATE_LIMITED, retry_after_s=5.0)
+    once = pool.throttle.slowdown(house.clock.now())
+    await house.clock.advance(0.1)
+    house.finish(house.answers["in between"], OutcomeKind.RATE_LIMITED, retry_after_s=5.0)
+    assert pool.throttle.slowdown(house.clock.now()) == once
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+async def test_a_reported_limit_that_is_no_number_changes_nothing(house, number: float) -> None:
+    pool = house.pool(tpm=600)
+    house.ask(house.call(pool, 100))
+    await house.clock.settle()
+    reported = {Dimension.TOKENS: ReportedLimit(limit=number, remaining=number)}
+    house.finish(house.granted[0], used=(100, 0), reported=reported)
+    tokens = house.admission.statistics().account("p:tokens")
+    assert (tokens.level, tokens.capacity) == pytest.approx((500.0, 600.0))
+
+
 async def test_b55_thirty_429s_resume_after_the_hint_and_one_by_one(house) -> None:
     pool = house.pool(rpm=60)  # one a second
     start = house.clock.now()
@@ -300,6 +324,8 @@ async def test_b55_a_pool_without_limits_starts_slowly_after_a_429(house) -> Non
     assert len(house.granted) == 30
     await house.clock.advance(0.2)
     assert len(house.granted) == 31
+    slow = house.admission.explain(house.ask(house.call(pool)))
+    assert "429" in slow.reason
     sizes = []
     for _ in range(3):
         going = house.granted[sum(sizes) + 30 :]
@@ -418,6 +444,8 @@ async def test_b06_cancelling_a_grant_that_was_not_delivered_wakes_the_next(hous
     await house.clock.settle()
     assert house.granted_labels() == ["second"]
     assert first.status == "cancelled"
+    statistics = house.admission.statistics()
+    assert (statistics.granted, statistics.cancelled) == (1, 1), "told once, as what it became"
 
 
 async def test_b06_cancelling_after_delivery_is_the_owner_s_business(house) -> None:
