@@ -1,8 +1,8 @@
 """Every error that Interlock raises, in one tree.
 
 It stands below all layers, because each of them raises a part of it. An error says what went wrong, where, and what to
-do; carries what is known of it as plain attributes; has a stable `code`; and survives pickling, copying and the journal.
-No message, attribute or cause holds a secret.
+do; carries what is known of it as plain attributes; has a stable `code`; and survives pickling, copying and the
+journal. No message, attribute or cause holds a secret.
 """
 
 from __future__ import annotations
