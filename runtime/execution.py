@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from interlock.admission import Waiting
 from interlock.errors import (
     AdmissionError,
     AdmissionTimeoutError,
@@ -34,7 +35,7 @@ from .spent import Spent
 from .state import JobState, move
 
 if TYPE_CHECKING:
-    from interlock.admission import Demand, Explanation, Reservation, SpendHold, Timer, Waiting
+    from interlock.admission import Demand, Explanation, Reservation, SpendHold, Timer
     from interlock.catalog import ModelBinding
 
     from .database import DatabaseNeed
@@ -49,8 +50,8 @@ class Execution(JobHandle[R]):
     until it runs."""
 
     __slots__ = (
-        "_bindings", "_blocked_by", "_databases", "_dispatcher", "_history", "_hold", "_listeners", "_outcome",
-        "_running", "_timer", "_waiting", "after", "before", "job", "priority", "run", "state", "step_id",
+        "_bindings", "_databases", "_dispatcher", "_history", "_hold", "_listeners", "_outcome",
+        "_running", "_waiting", "after", "before", "job", "priority", "run", "state", "step_id",
         "workflow",
     )  # fmt: skip
 
@@ -64,12 +65,10 @@ class Execution(JobHandle[R]):
         self.state = JobState.CREATED
         self._outcome: Outcome[R] | None = None
         self._listeners: list[Callable[[], None]] | None = None
-        self._blocked_by = 0
         self._bindings: tuple[ModelBinding, ...] = ()
         self._databases: tuple[DatabaseNeed, ...] = ()
         self._hold: SpendHold | None = None
-        self._waiting: Waiting | None = None
-        self._timer: Timer | None = None
+        self._waiting: Waiting | Timer | None = None  # its place in the line, or the end of its backing off
         self._running: Running[R] | None = None
         self._history: History | None = None
 
@@ -112,7 +111,8 @@ class Execution(JobHandle[R]):
         return self
 
     def explain(self) -> Explanation | None:
-        return None if self._waiting is None else self._dispatcher.admission.explain(self._waiting)
+        waiting = self._waiting
+        return self._dispatcher.admission.explain(waiting) if isinstance(waiting, Waiting) else None
 
     def result(self) -> R:
         if self._outcome is None:
@@ -167,25 +167,29 @@ class Execution(JobHandle[R]):
             self._prepare()
             return
         self._move(JobState.BLOCKED)
-        self._blocked_by = len(pending)
-        for execution in pending:
-            execution.on_done(lambda other=execution: self._dependency_done(other, tolerant))  # type: ignore[misc]
+        left = len(pending)
 
-    def _dependency_done(self, other: Execution[Any], tolerant: bool) -> None:
-        if self.state is not JobState.BLOCKED:
-            return
-        self._blocked_by -= 1
+        def ended(other: Execution[Any]) -> None:
+            nonlocal left
+            left -= 1
+            if self.state is JobState.BLOCKED:
+                self._dependency_ended(other, left, tolerant)
+
+        for execution in pending:
+            execution.on_done(lambda other=execution: ended(other))  # type: ignore[misc]
+
+    def _dependency_ended(self, other: Execution[Any], left: int, tolerant: bool) -> None:
         failure = other.exception()
         if failure is not None and not tolerant:
             error = DependencyFailedError(f"job {self.name} was not run: {other.name}, named in after=, {other.state}")
             error.__cause__ = failure
             self._end(JobState.FAILED, Outcome(error=error))
-        elif not self._blocked_by:
+        elif not left:
             self._prepare()
 
     def _prepare(self) -> None:
         self._move(JobState.PREPARING)
-        self._timer = None
+        self._waiting = None
         history = self._history
         try:
             prepared = self._dispatcher.prepare(self, history.raised if history is not None else frozenset())
@@ -264,7 +268,7 @@ class Execution(JobHandle[R]):
             return
         timeout_s = self.job.timeout_s
         if timeout_s is not None:
-            self._timer = dispatcher.clock.call_at(now + max(timeout_s - history.ran_s, 0.0), self._timed_out)
+            running.timer = dispatcher.clock.call_at(now + max(timeout_s - history.ran_s, 0.0), self._timed_out)
         context = copy_context()
         context.run(CURRENT.set, self)
         work: Coroutine[Any, Any, None] = dispatcher.attempt(self.job, running)
@@ -295,9 +299,8 @@ class Execution(JobHandle[R]):
         """Everything the attempt held, in the order of RULES: after the commit, before the delivery."""
         dispatcher = self._dispatcher
         self._running = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if running.timer is not None:
+            running.timer.cancel()
         self.history.ran_s += dispatcher.clock.now() - running.started_s
         if running.reservation is not None:
             running.reservation.release()
@@ -351,7 +354,7 @@ class Execution(JobHandle[R]):
             return
         self._move(JobState.BACKING_OFF)
         clock = self._dispatcher.clock
-        self._timer = clock.call_at(clock.now() + delay_s, self._prepare)
+        self._waiting = clock.call_at(clock.now() + delay_s, self._prepare)
 
     # Stopping.
 
@@ -362,7 +365,6 @@ class Execution(JobHandle[R]):
         return True
 
     def _timed_out(self) -> None:
-        self._timer = None
         timeout_s = self.job.timeout_s
         self._ask_to_stop(JobTimeoutError(f"job {self.name} ran longer than {timeout_s:g} s", timeout_s=timeout_s))
 
@@ -379,11 +381,11 @@ class Execution(JobHandle[R]):
             return  # its transaction is being committed: too late to stop
         running.stop = error
         self._move(JobState.STOPPING)
-        if self._timer is not None:
-            self._timer.cancel()
+        if running.timer is not None:
+            running.timer.cancel()
         clock = self._dispatcher.clock
         grace_s = self._dispatcher.settings.grace_s(self.job.timeout_s)
-        self._timer = clock.call_at(clock.now() + grace_s, self.stop_hard)
+        running.timer = clock.call_at(clock.now() + grace_s, self.stop_hard)
         running.resources.stop(error)
 
     def stop_hard(self) -> None:
@@ -392,12 +394,9 @@ class Execution(JobHandle[R]):
             self._running.task.cancel()
 
     def _leave_the_queues(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._dispatcher.admission.cancel(waiting)
+            waiting.cancel()
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.release()

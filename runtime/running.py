@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .spent import Spent
 
 if TYPE_CHECKING:
-    from interlock.admission import Reservation, Ticket
+    from interlock.admission import Reservation, Ticket, Timer
     from interlock.catalog import ModelSpec
     from interlock.errors import InterlockError, UpstreamError
 
@@ -27,7 +27,7 @@ class Outcome(Generic[R]):
 class Running(Generic[R]):
     """What exists only while an attempt runs."""
 
-    __slots__ = ("outcome", "probing", "reservation", "resources", "started_s", "stop", "task")
+    __slots__ = ("outcome", "probing", "reservation", "resources", "started_s", "stop", "task", "timer")
 
     def __init__(self, reservation: Reservation | None, started_s: float) -> None:
         self.reservation, self.started_s = reservation, started_s
@@ -35,6 +35,7 @@ class Running(Generic[R]):
         self.task: asyncio.Task[None] | None = None
         self.outcome: Outcome[R] | None = None
         self.stop: InterlockError | None = None
+        self.timer: Timer | None = None  # the end of its time, then of its grace
         calls = reservation.demand.calls if reservation is not None else ()
         #: Whether it went as the one probe of a closed pool.
         self.probing = any(call.pool.throttle.closed(started_s) for call in calls)
