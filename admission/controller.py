@@ -16,7 +16,7 @@ from math import inf
 from interlock.catalog.entry import Limits
 from interlock.errors import AdmissionError
 
-from .accounts import CustomGate, Gate, HeldAccount
+from .accounts import Account, CustomGate, Gate, HeldAccount
 from .charges import NOTHING, Charge
 from .clock import Clock, Timer
 from .delivery import Delivery
@@ -55,12 +55,33 @@ class Admission:
     # What there is.
 
     def pool(self, name: str, limits: Limits) -> Pool:
-        """The pool of that name, made at the first call. Changed limits are taken over; its levels are kept."""
+        """The pool of that name, made at the first call. Changed limits are taken over; its levels are kept.
+
+        Whoever waits then waits for the new limits, in its old place.
+        """
         now = self.clock.now()
+        known = self._registry.pools.get(name)
+        before = () if known is None else known.accounts
         pool, changed = self._registry.pool(name, limits, now)
         if changed:
-            self._tell(self._line.recheck(pool.accounts, now), now)
+            decided = [] if pool.accounts == before else self._ask_again(before, now)
+            self._tell([*decided, *self._line.recheck(pool.accounts, now)], now)
         return pool
+
+    def _ask_again(self, accounts: Sequence[Account], now: float) -> list[Waiter]:
+        """The limits of a pool count other things than before: price anew whoever waits for one of these accounts."""
+        left, touched = self._line.withdraw(accounts, now)
+        decided: list[Waiter] = []
+        for waiting in left:
+            assert isinstance(waiting, Waiting)
+            waiting.group, waiting.amounts, waiting._charges = self._registry.price(waiting.demand)
+            if waiting.group.never_fits(waiting.amounts) is None:
+                decided += self._line.reenter(waiting, waiting.demand.workflow, now)
+            else:
+                waiting.state = REFUSED
+                waiting.group.refused += 1
+                decided.append(waiting)
+        return decided + self._line.recheck(touched, now)
 
     def account(self, account: Gate | HeldAccount) -> Gate:
         """Register a held account, a gate or a user's own. ValueError if another one has its name."""
@@ -278,13 +299,16 @@ class Admission:
 
         The workflow's share is corrected by the same, in seconds of the pool. `drained`: a 429 has emptied the pool,
         so what the refused calls took is gone from it; giving it back would send the next burst. Only a debt is eased.
+        A level that came into the catalog after the grant was never charged, and has nothing to give back.
         """
         now = self.clock.now()
         pool.settled += 1
         self._settled += 1
         taken = NOTHING if reserved is None else reserved
         levels = pool.limiter.accounts
-        if not drained and not self._line.waiting:  # nobody to wake, no share to correct: the common case, kept short
+        if not (
+            drained or pool.reshaped or self._line.waiting
+        ):  # nobody to wake, no share to correct: the common case, kept short
             for level in levels:
                 back = taken[level.part] - used[level.part]
                 if back:
@@ -294,6 +318,8 @@ class Admission:
         before = after = 0.0
         for level in levels:
             a, b = taken[level.part], used[level.part]
+            if pool.reshaped and level not in waiting.group.accounts:
+                a = 0.0
             before, after = max(before, a * level.unit_s), max(after, b * level.unit_s)
             back = a - b
             if drained and back > 0:

@@ -33,7 +33,7 @@ Time
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Any
@@ -77,13 +77,7 @@ class Line:
     def take_now(self, waiter: Waiter, workflow: str, now: float) -> bool:
         """Grant it at once if nobody of its group waits and everything fits behind the older heads' claims."""
         group = waiter.group
-        lead = group.lead
-        share = lead.shares.get(workflow)
-        if share is None:
-            share = self._new_share(lead, workflow)
-        elif not share.waiting and share.vtime < lead.vtime:
-            share.vtime = lead.vtime
-        waiter.share = share
+        self._join(waiter, workflow)
         if group.waiting or self._short(group, waiter.amounts, waiter.rank, waiter.ticket, now) is not None:
             return False
         self._take(waiter, now)
@@ -93,7 +87,6 @@ class Line:
         """Let it wait (after `take_now` said no). It, or others, may be among those returned."""
         group = waiter.group
         decided: list[Waiter] = []
-        waiter.since = now
         self._count(waiter, 1)
         if waiter.ticket != NO_TICKET:
             heappush(group.returned, (waiter.rank, waiter.ticket, waiter))
@@ -108,6 +101,38 @@ class Line:
             heappush(group.returned, (head.rank, head.ticket, head))
         self._pump(group.lead, now, decided)
         return self._review(look, now, decided)
+
+    def withdraw(self, accounts: Collection[Account], now: float) -> tuple[list[Waiter], set[Account]]:
+        """Take out whoever waits for one of these accounts, to `enter` again with `reenter` in the order returned.
+
+        Nobody is granted anything meanwhile; the accounts returned are then to be rechecked.
+        """
+        left: list[Waiter] = []
+        touched: set[Account] = set()
+        for group in self._groups.values():
+            if not group.waiting or not any(account in accounts for account in group.accounts):
+                continue
+            touched.update(group.accounts)
+            here = [waiter for _, _, waiter in group.returned]
+            here += [waiter for flow in group.flows.values() for waiter in flow.queue]
+            if group.head is not None:
+                here.append(group.head)
+                self._unpark(group, now)
+            group.returned.clear()
+            group.heap.clear()
+            group.flows.clear()
+            for waiter in here:
+                if waiter.state == WAITING:
+                    self._count(waiter, -1)
+                    waiter.flow = None
+                    left.append(waiter)
+        left.sort(key=lambda waiter: (waiter.rank, waiter.ticket, waiter.since))
+        return left, touched
+
+    def reenter(self, waiter: Waiter, workflow: str, now: float) -> list[Waiter]:
+        """`enter` for one that was withdrawn, whose group and amounts may be others by now."""
+        self._join(waiter, workflow)
+        return self.enter(waiter, workflow, now)
 
     def give(self, accounts: Sequence[Account], backs: Sequence[float], now: float) -> list[Waiter]:
         """Give back, per account; a negative amount is a debt. Who could go because of it, goes."""
@@ -228,6 +253,15 @@ class Line:
                 account.passed(now)
 
     # Queues.
+
+    def _join(self, waiter: Waiter, workflow: str) -> None:
+        lead = waiter.group.lead
+        share = lead.shares.get(workflow)
+        if share is None:
+            share = self._new_share(lead, workflow)
+        elif not share.waiting and share.vtime < lead.vtime:
+            share.vtime = lead.vtime
+        waiter.share = share
 
     @staticmethod
     def _new_share(lead: Account, workflow: str) -> Share:

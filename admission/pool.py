@@ -20,7 +20,7 @@ REMEMBERED = 256
 class Pool:
     """What calls on one pool draw on. Made by `Admission.pool`, once per name."""
 
-    __slots__ = ("_outputs", "accounts", "gate", "limiter", "limits", "name", "select", "settled")
+    __slots__ = ("_outputs", "accounts", "gate", "limiter", "limits", "name", "reshaped", "select", "settled")
 
     def __init__(self, name: str, limits: Limits, now: float) -> None:
         self.name, self.limits = name, limits
@@ -31,6 +31,8 @@ class Pool:
         self.select: Callable[[Charge], tuple[float, ...]] = tuple
         self._outputs: dict[Hashable, tuple[int, float]] = {}
         self.settled = 0
+        #: Whether its accounts have ever changed: then a call may settle to others than it was charged on.
+        self.reshaped = False
         self._arrange()
 
     @property
@@ -39,9 +41,11 @@ class Pool:
 
     def update(self, limits: Limits, now: float) -> None:
         """Take over changed limits, levels carried over."""
+        before = self.accounts
         self.limits, self.limiter.burst_s, self.limiter.fixed = limits, limits.burst_s, limits.fixed
         self.limiter.update(rates_of(limits), now)
         self._arrange()
+        self.reshaped |= self.accounts != before
 
     def _arrange(self) -> None:
         slots = self.limits.max_concurrent

@@ -27,6 +27,15 @@ from interlock.errors import AdmissionError
 
 ANSWERS = st.sampled_from([kind for kind in OutcomeKind if kind is not OutcomeKind.UNSENT])
 
+#: What the first pool's limits may become: other numbers, other dimensions, none.
+EDITS = [
+    {"tpm": 450, "rpm": 60},
+    {"tpm": 1200, "rpm": 60},
+    {"rpm": 60},
+    {"input_tpm": 600, "output_tpm": 600, "max_concurrent": 3},
+    {},
+]
+
 
 class Asked:
     """One demand and everything it was answered."""
@@ -168,9 +177,9 @@ class AdmissionMachine(RuleBasedStateMachine):
     def advance(self, seconds) -> None:
         self.loop.run_until_complete(self.clock.advance(seconds))
 
-    @rule(tpm=st.sampled_from([450, 600, 1200]))
-    def edit_the_catalog(self, tpm) -> None:
-        self.do(lambda: self.admission.pool("p", Limits(tpm=tpm, rpm=60)))
+    @rule(limits=st.sampled_from(EDITS))
+    def edit_the_catalog(self, limits) -> None:
+        self.do(lambda: self.admission.pool("p", Limits(**limits)))
 
     @invariant()
     def everybody_is_answered_once_and_at_most(self) -> None:

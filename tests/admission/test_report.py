@@ -166,6 +166,40 @@ async def test_editing_the_catalog_keeps_the_level(house) -> None:
     assert house.level("p:requests") == pytest.approx(59.0)
 
 
+async def test_editing_the_catalog_moves_the_waiting_to_the_new_limits_in_their_old_order(house) -> None:
+    pool, db = house.pool(tpm=60), house.admission.account(DatabaseGate("d", 1))
+    house.ask(house.call(pool, 60), label="running")
+    await house.clock.settle()
+    for i in range(3):
+        house.ask(house.call(pool, 60), label=str(i))
+    house.ask(house.call(pool, 30), held=((db, 1),), label="other head")
+    await house.clock.advance(10.0)
+    house.pool(rpm=60, burst_s=1)  # a minute of tokens each is now one request a second
+    await house.clock.advance(3.5)
+    assert house.granted_labels() == ["running", "0", "other head", "1", "2"]
+    assert house.answers["2"].waited_s == pytest.approx(13.0)
+    assert sum(house.answers["2"].waited_by_account.values()) == pytest.approx(13.0)
+    house.ask(house.call(pool, 60), label="late")
+    house.pool(tpm=10)
+    await house.clock.settle()
+    assert isinstance(house.answers["late"], NeverFitsError)
+
+
+async def test_a_limit_that_came_after_the_grant_gets_nothing_back(house) -> None:
+    pool = house.pool(rpm=60)
+    house.ask(house.call(pool, 1_000), label="before")
+    await house.clock.settle()
+    house.pool(rpm=60, tpm=10_000)
+    house.ask(house.call(pool, 5_000), label="after")
+    await house.clock.settle()
+    assert house.level("p:tokens") == pytest.approx(5_000.0)
+    house.finish(house.answers["before"], used=(100, 0))
+    assert house.level("p:tokens") == pytest.approx(4_900.0), "what it used, and no refund of what it never took"
+    house.finish(house.answers["after"], used=(100, 0))
+    assert house.level("p:tokens") == pytest.approx(9_800.0)
+    assert house.level("p:requests") == pytest.approx(58.0)
+
+
 async def test_a_restarted_program_does_not_burst_twice(house, new_house) -> None:
     pool = house.pool(tpm=600, rpm=60)
     house.ask(house.call(pool, 500))
@@ -198,8 +232,8 @@ async def test_a_waiting_demand_is_small_and_has_no_task_and_no_future(house) ->
     await house.clock.settle()
     demand = house.granted[0].demand
     tasks, callback = len(asyncio.all_tasks()), house.granted.append
+    gc.collect()  # what an earlier test left behind
     futures = sum(isinstance(thing, asyncio.Future) for thing in gc.get_objects())
-    gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     waiting = [house.admission.submit(demand, callback, callback) for _ in range(3_000)]
