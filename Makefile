@@ -27,6 +27,7 @@ check: $(VENV)/.check $(VENV)/.test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy examples
 	$(VENV)/bin/pyright --project pyproject.toml --pythonpath $(PY)
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/test_layout.py

@@ -24,16 +24,16 @@ class Triaged(BaseModel):
     draft: Draft
 
 
-QUESTIONS = {
-    "team": Choice.of("Which team should handle this?", "billing", "technical", "sales"),
-    "urgent": Noul.of("Does this convey urgency?"),
-}
-
-
 @pipeline
 async def triage(ctx: PipelineContext, ticket: Ticket) -> Triaged:
     decision, draft = await ctx.gather(
-        DecisionCall({"ticket": ticket.text}, QUESTIONS),
+        DecisionCall(
+            {"ticket": ticket.text},
+            {
+                "team": Choice.of("Which team should handle this?", "billing", "technical", "sales"),
+                "urgent": Noul.of("Does this convey urgency?"),
+            },
+        ),
         LLMCall(
             ticket.text,
             system="Summarise the ticket.",
