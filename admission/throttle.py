@@ -5,11 +5,13 @@ short of capacity serves less to everyone. So a pool's refill is divided by a sl
 
 429
     The pool is held for the provider's hint (jitter only adds; without a hint 1 s, doubling within an episode, until
-    something succeeds) and its levels drop to at most 0. The drain matters more than any formula: after a 429 the
-    provider has next to nothing left, and whatever our level says is wrong. At the end of the hold one call goes on
-    credit and the rest follow the refill, so there is no herd. s grows by a factor, once per *epoch*: a grant carries
-    the number of the last change, and a refusal of a call from before it (of many in flight, most are) cuts nothing
-    twice; its hint still prolongs the hold.
+    something succeeds) and its levels drop to at most 0. A hint is always waited out, but after a refusal that followed
+    one it is not believed to be enough: from the second of an episode the hold is at least 1 s, 2 s, 4 s, ..., or a
+    provider that says 0 would refuse job after job. The drain matters more than any formula: after a 429 the provider
+    has next to nothing left, and whatever our level says is wrong. At the end of the hold one call goes on credit and
+    the rest follow the refill, so there is no herd. s grows by a factor, once per *epoch*: a grant carries the number
+    of the last change, and a refusal of a call from before it (of many in flight, most are) cuts nothing twice; its
+    hint still prolongs the hold.
 
 A hint above 60 s
     closes the pool: one probe passes every 60 s, until a probe succeeds or the hint has run out.
@@ -107,15 +109,16 @@ class Throttle:
         self.rate_limited += 1
         self.calm = False
         counted = epoch is None or epoch >= self.epoch
-        if retry_after_s is None:
+        blind_s = min(FIRST_HOLD_S * 2.0 ** min(self._episode, LONGEST_BLIND_HOLDS), LONGEST_HOLD_S)
+        if retry_after_s is None or not retry_after_s >= 0:  # not: of NaN too
             if not counted:
                 return False
-            hint = min(FIRST_HOLD_S * 2.0 ** min(self._episode, LONGEST_BLIND_HOLDS), LONGEST_HOLD_S)
+            hint = blind_s
+        elif retry_after_s > LONGEST_HOLD_S:
+            self.closed_until = max(self.closed_until, now + retry_after_s)
+            hint = LONGEST_HOLD_S
         else:
-            hint = retry_after_s
-            if hint > LONGEST_HOLD_S:
-                self.closed_until = max(self.closed_until, now + hint)
-                hint = LONGEST_HOLD_S
+            hint = max(retry_after_s, blind_s / 2) if counted and self._episode else retry_after_s
         self.held_until = max(self.held_until, now + hint * (1.0 + HOLD_JITTER * jitter))
         if counted:
             self._episode += 1

@@ -309,6 +309,22 @@ async def test_b55_thirty_429s_resume_after_the_hint_and_one_by_one(house) -> No
     assert [r.ticket for r in house.granted[30:]] == [r.ticket for r in first], "in their old order"
 
 
+@pytest.mark.parametrize("hint", [0.0, 0.02, 1.0, None])
+async def test_b55_a_provider_that_refuses_for_a_minute_is_not_stormed_whatever_it_hints(house, hint) -> None:
+    pool, done = house.pool(rpm=600), 0
+    for _ in range(30):
+        house.ask(house.call(pool))
+    await house.clock.settle()
+    for _ in range(600):
+        while done < len(house.granted):
+            reservation = house.granted[done]
+            house.finish(reservation, OutcomeKind.RATE_LIMITED, retry_after_s=hint)
+            house.ask(house.call(pool), ticket=reservation.ticket)
+            done += 1
+        await house.clock.advance(0.1)
+    assert done <= 30 + 8, "the burst of before, and a few that looked whether it is over"
+
+
 async def test_b55_a_pool_without_limits_starts_slowly_after_a_429(house) -> None:
     """There is no rate to follow: one call, then two for each that succeeds."""
     pool = house.pool("open")

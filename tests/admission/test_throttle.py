@@ -59,6 +59,28 @@ def test_without_a_hint_the_hold_doubles_within_an_episode_and_is_capped() -> No
     assert throttle.held_until - now == 1
 
 
+def test_a_hint_that_proves_too_short_is_lengthened_until_something_succeeds() -> None:
+    throttle, now, holds = Throttle(), 0.0, []
+    for _ in range(8):
+        throttle.on_rate_limited(now, 0.0, throttle.epoch)
+        holds.append(throttle.held_until - now)
+        now = throttle.held_until
+    assert holds == [0, 1, 2, 4, 8, 16, 30, 30]
+    throttle.on_rate_limited(now, 45.0, throttle.epoch)
+    assert throttle.held_until - now == 45.0, "never shorter than what the provider says"
+    now = throttle.held_until
+    throttle.on_success(now, throttle.epoch)
+    throttle.on_rate_limited(now, 3.0, throttle.epoch)
+    assert throttle.held_until - now == 3.0
+
+
+@pytest.mark.parametrize("hint", [float("nan"), -5.0])
+def test_a_hint_that_is_no_time_is_none(hint: float) -> None:
+    throttle = Throttle()
+    throttle.on_rate_limited(0.0, hint, 0)
+    assert throttle.held_until == 1.0
+
+
 def test_a_529_slows_harder_holds_nobody_and_counts_once_in_five_seconds() -> None:
     once = Throttle()
     once.on_rate_limited(0.0, 1.0, 0)
@@ -79,9 +101,9 @@ def test_a_second_refusal_before_any_success_does_not_move_the_failing_place() -
     for _ in range(4):
         throttle.on_rate_limited(0.0, 0.0, throttle.epoch)
     assert throttle.slowdown(0.0) > 2 * failed
-    for now in range(1, 30):
+    for now in range(1, 45):
         throttle.on_success(float(now), throttle.epoch)
-    assert throttle.slowdown(30.0) < failed * 1.03
+    assert throttle.slowdown(45.0) < failed * 1.03
 
 
 def test_probing_gets_rarer_while_it_fails_at_the_same_place() -> None:
