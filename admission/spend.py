@@ -99,10 +99,11 @@ class SpendHold:
         self.error: SpendCapExceededError | None = None
 
     def settle(self, actual: Decimal | None) -> None:
-        """The call cost `actual`; None, its price is not known: the whole ask is counted, as an estimate."""
+        """The call cost `actual`; None, or what is no price: the whole ask is counted, as an estimate."""
         if self.state == HELD:
             self.state = SETTLED
-            self._gate._settle(self, self.ask if actual is None else actual, estimated=actual is None)
+            known = actual if actual is not None and actual.is_finite() and actual >= 0 else None
+            self._gate._settle(self, self.ask if known is None else known, estimated=known is None)
 
     def release(self) -> None:
         """Nothing was spent; or, if it still waits, it is no longer wanted and no callback comes."""

@@ -68,6 +68,22 @@ async def test_it_is_refused_only_when_spent_and_ask_pass_the_cap() -> None:
     assert len(s.granted) == 3
 
 
+async def test_equal_amounts_go_until_the_cap_exactly_and_in_their_order() -> None:
+    s = Spender(run="1.00")
+    holds = [s.ask("0.25", "run") for _ in range(7)]
+    await told()
+    assert s.granted == holds[:4]
+    for hold in holds[:4]:
+        hold.settle(Decimal("0.20"))
+    await told()
+    assert s.granted == holds[:4], "0.80 + 0.25 pass the cap"
+    assert [type(error) for error in s.refused] == [SpendCapExceededError] * 3
+    s.ask("0.20", "run")
+    s.ask("0", "run")
+    await told()
+    assert len(s.granted) == 6
+
+
 async def test_whoever_waits_is_refused_when_the_money_is_gone() -> None:
     s = Spender(run="1.00")
     first = s.ask("0.70", "run")
@@ -79,9 +95,10 @@ async def test_whoever_waits_is_refused_when_the_money_is_gone() -> None:
     assert s.granted == [first, small]
 
 
-async def test_an_unknown_price_counts_whole_and_is_marked() -> None:
+@pytest.mark.parametrize("actual", [None, Decimal("NaN"), Decimal("Infinity"), Decimal("-0.10")])
+async def test_an_unknown_price_counts_whole_and_is_marked(actual: Decimal | None) -> None:
     s = Spender(run="1.00")
-    s.ask("0.40", "run").settle(None)
+    s.ask("0.40", "run").settle(actual)
     (row,) = s.gate.statistics()
     assert (row.spent, row.estimated, row.held) == (Decimal("0.40"), Decimal("0.40"), Decimal(0))
 
@@ -240,10 +257,13 @@ class SpendMachine(RuleBasedStateMachine):
     @rule(ask=st.decimals("0", "3", places=2), caps=st.sampled_from([("deployment", "a"), ("deployment", "b"), ("a",)]))
     def ask(self, ask: Decimal, caps: tuple[str, ...]) -> None:
         def act() -> None:
+            never = any(self.spent[n] + ask > self.cap(n) for n in caps)
             try:
                 self.holds.append((self.spender.ask(str(ask), *caps), caps))
             except SpendCapExceededError:
-                assert any(self.spent[n] + ask > self.cap(n) for n in caps)
+                assert never
+            else:
+                assert not never
 
         self.do(act)
 
@@ -309,9 +329,7 @@ class SpendMachine(RuleBasedStateMachine):
 
     def finish(self) -> None:
         for _ in range(len(self.holds) + 1):
-            for hold, caps in self.of("held"):
-                for name in caps:
-                    self.spent[name] += 0
+            for hold, _ in self.of("held"):
                 self.do(hold.release)
         assert not self.of("held", "waiting"), "somebody was forgotten"
 
