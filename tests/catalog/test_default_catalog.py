@@ -76,6 +76,8 @@ def test_every_published_limit_has_a_source_and_a_date(entry: ModelEntry) -> Non
         assert limits.source
         assert limits.as_of is not None
         assert limits.as_of <= date(2026, 11, 30)
+        said_by = ("assumption: ", "platform.claude.com/", "docs.typesafe.ai", "LiteLLM ", "made up")
+        assert limits.source.startswith(said_by), "a page that states it, or an assumption that says so"
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.kind is Kind.CHAT], ids=lambda entry: entry.id)
@@ -131,5 +133,7 @@ def test_known_figures_stand() -> None:
     assert (bedrock.accounting.output, bedrock.accounting.output_burndown) == ("limit", 5)
     jev = CATALOG.entry("jev")
     assert (jev.wire_model_id, CATALOG.provider(jev.provider).base_url) == ("jev-latest", "https://api.typesafe.ai")
+    decision = CATALOG.entry("gpt-luna-decision").prices
+    assert cost(decision, Usage(input_tokens=272_001, output_tokens=10)) == Decimal("0.0544002")
     haiku = CATALOG.entry("claude-haiku-direct").prices
     assert cost(haiku, Usage(input_tokens=100_001, output_tokens=0)) == Decimal("0.0500005")
