@@ -85,9 +85,11 @@ def open_for_reading(url: str) -> Engine:
         with engine.connect().execution_options(interlock_read=True) as connection:
             known = inspect(connection).has_table("calls")
     except Exception as error:
+        engine.dispose()
         reason = getattr(error, "orig", None) or error
         raise StoreError(f"the store {name} cannot be opened: {reason}. {_advice(url)}") from None
     if not known:
+        engine.dispose()
         raise StoreError(f"{name} is a database, but not a store of Interlock: it has no table `calls`")
     return engine
 
