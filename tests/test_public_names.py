@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,91 @@ import interlock
 
 SOURCE = Path(__file__).parent.parent / "src" / "interlock" / "__init__.py"
 NAMES = sorted(set(interlock.__all__) - {"__version__"})
+#: What users may rely on. Add to it; never take from it.
+PROMISED = [
+    "Runtime",
+    "RuntimeSettings",
+    "ModelSettings",
+    "Job",
+    "JobHandle",
+    "JobRequirements",
+    "JobResources",
+    "LLMCall",
+    "EmbeddingCall",
+    "DecisionCall",
+    "pipeline",
+    "PipelineContext",
+    "run",
+    "Conversation",
+    "Message",
+    "TextBlock",
+    "ImageBlock",
+    "DocumentBlock",
+    "ToolUseBlock",
+    "ToolResultBlock",
+    "ThinkingBlock",
+    "LLMClient",
+    "LLMResponse",
+    "StopReason",
+    "Usage",
+    "Grade",
+    "Depth",
+    "OutputSize",
+    "Input",
+    "ModelSpec",
+    "ModelBinding",
+    "ModelEntry",
+    "Catalog",
+    "EmbeddingsClient",
+    "EmbeddingPurpose",
+    "EmbeddingsResponse",
+    "DecisionClient",
+    "DecisionRequest",
+    "DecisionResponse",
+    "Choice",
+    "Noul",
+    "Score",
+    "DatabaseProvider",
+    "InterlockError",
+    "AdmissionError",
+    "NeverFitsError",
+    "AdmissionTimeoutError",
+    "SpendCapExceededError",
+    "UpstreamError",
+    "RateLimitedError",
+    "OverloadedError",
+    "TransientUpstreamError",
+    "QuotaExhaustedError",
+    "ProviderRefusalError",
+    "OutputTruncatedError",
+    "ContextWindowExceededError",
+    "ResponseShapeError",
+    "StreamInterruptedError",
+    "CredentialError",
+    "InvalidRequestError",
+    "MalformedResponseError",
+    "StreamBufferError",
+    "UnpricedModelError",
+    "TransactionOpenError",
+    "AmbiguousStepError",
+    "LeaseLostError",
+    "JobCancelledError",
+    "JobTimeoutError",
+    "JobDeadlockError",
+    "ReplayMismatchError",
+    "CatalogError",
+    "ModelResolutionError",
+]
+PROMISED_BELOW = {
+    "interlock.admission": "Admission Demand TokenBucketRateLimiter Throttle CountingGate DatabaseGate Reservation",
+    "interlock.clients.simulator": "SimulatedProvider",
+}
+ALIASES = {
+    "JobRequirements": ("requireModel",),
+    "JobResources": ("getLLMClient", "getEmbeddingsClient", "getDecisionClient"),
+    "LLMClient": ("singleResponse", "streamResponse", "getUpstreamRetries"),
+    "LLMCall": ("getUpstreamRetries",),
+}
 HEAVY = {"anthropic", "openai", "sqlalchemy", "numpy", "httpx2", "starlette", "uvicorn", "wordllama", "sparrow_decider"}
 
 
@@ -24,6 +110,17 @@ def imports_for_type_checkers() -> dict[str, str]:
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(interlock, name) is not None
     assert name in dir(interlock)
+
+
+def test_everything_promised_is_there() -> None:
+    assert set(PROMISED) - set(interlock.__all__) == set()
+    for module, names in PROMISED_BELOW.items():
+        assert [name for name in names.split() if not hasattr(import_module(module), name)] == []
+
+
+@pytest.mark.parametrize("name", sorted(ALIASES))
+def test_the_other_spellings_work(name: str) -> None:
+    assert [alias for alias in ALIASES[name] if not hasattr(getattr(interlock, name), alias)] == []
 
 
 def test_both_tables_agree() -> None:
