@@ -55,7 +55,7 @@ def words(work: FileRun, runtime: Runtime, rate_per_s: float) -> str:
     usage, line = statistics.usage, statistics.admission
     tokens = (usage.total_input_tokens or 0) + (usage.output_tokens or 0)
     parts = [f"{rate_per_s:.1f}/s", f"{tokens / 1_000:.0f}k tokens"]
-    parts += [f"{amount:.2f} {currency}" for currency, amount in statistics.cost.items()]
+    parts += [f"{amount:.3f} {currency}" for currency, amount in statistics.cost.items()]
     parts += [f"{line.waiting} waiting ({line.oldest_wait_s:.1f} s)"]
     parts += [f"{work.failed} failed"] if work.failed else []
     return "  ".join(parts)

@@ -181,7 +181,7 @@ async def _usual(
 
 def _words(statistics: RuntimeStatistics, done: int, elapsed_s: float) -> str:
     usage = statistics.usage
-    cost = ", ".join(f"{amount:.2f} {currency}" for currency, amount in statistics.cost.items() if amount) or "0"
+    cost = ", ".join(f"{amount:.3f} {currency}" for currency, amount in statistics.cost.items() if amount) or "0"
     return progress.figures(
         rate_per_s=done / elapsed_s,
         tokens=(usage.total_input_tokens or 0) + (usage.output_tokens or 0),
