@@ -61,15 +61,16 @@ class Admission:
         """
         now = self.clock.now()
         known = self._registry.pools.get(name)
-        before = () if known is None else known.accounts
+        before = None if known is None else (known.accounts, known.limits.max_concurrent)
         pool, changed = self._registry.pool(name, limits, now)
-        if changed:
-            decided = [] if pool.accounts == before else self._ask_again(before, now)
+        if changed and before is not None:
+            same = before == (pool.accounts, limits.max_concurrent)
+            decided = [] if same else self._ask_again(before[0], now)
             self._tell([*decided, *self._line.recheck(pool.accounts, now)], now)
         return pool
 
     def _ask_again(self, accounts: Sequence[Account], now: float) -> list[Waiter]:
-        """The limits of a pool count other things than before: price anew whoever waits for one of these accounts."""
+        """A pool has other accounts or slots than before: price anew whoever waits for one of these."""
         left, touched = self._line.withdraw(accounts, now)
         decided: list[Waiter] = []
         for waiting in left:

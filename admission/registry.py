@@ -121,13 +121,15 @@ class Registry:
 
     def _shape(self, key: object, demand: Demand) -> Shape:
         raw: list[Account] = [level for call in demand.calls for level in call.pool.limiter.accounts]
-        held: list[float] = []
+        slots: dict[Gate, float] = {}
         for call in demand.calls:
             if not call.count >= 1:
                 raise ValueError(f"a demand declares {call.count} calls of {call.key}; it must be at least 1")
-            if call.pool.gate is not None:
-                raw.append(call.pool.gate)
-                held.append(min(call.count, call.pool.gate.capacity))
+            gate = call.pool.gate
+            if gate is not None:  # with fewer slots than calls they go one after the other
+                slots[gate] = min(slots.get(gate, 0) + call.count, gate.capacity)
+        raw += slots
+        held = list(slots.values())
         for account, amount in demand.held:
             if not amount >= 1:
                 raise ValueError(f"a demand asks {amount} of {account.name}; it must be at least 1")

@@ -18,6 +18,8 @@ from .queues import WAITING, Group
 if TYPE_CHECKING:
     from .waiting import Waiting
 
+STARVES = "; a higher priority goes first for as long as it keeps coming"
+
 
 def never_fits_error(demand: Demand, account: Account, ask: float) -> NeverFitsError:
     name = demand.label or demand.workflow or "a demand"
@@ -70,10 +72,9 @@ def explain(line: Line, waiting: Waiting, now: float) -> Explanation:
     earliest = None
     if first.earliest_s is not None:
         earliest = first.earliest_s + ahead * group.cost(waiting.amounts)
-    higher = head.rank < waiting.rank
     reason = f"{ahead} of the same accounts go first; the foremost is {first.reason}"
-    if higher:
-        reason += "; a higher priority goes first for as long as it keeps coming"
+    if head.rank < waiting.rank:
+        reason += STARVES
     return Explanation(
         account=account.name, lacks=first.lacks, earliest_s=earliest, ahead=ahead, estimate=True, reason=reason
     )
@@ -82,12 +83,13 @@ def explain(line: Line, waiting: Waiting, now: float) -> Explanation:
 def _explain_head(group: Group, account: Account, now: float) -> Explanation:
     head = group.head
     assert head is not None
-    need, older = 0.0, 0
-    for _, _, n, other in account.claims:
+    need, older, higher = 0.0, 0, False
+    for rank, _, n, other in account.claims:
         need += n
         if other is group:
             break
         older += 1
+        higher |= rank < head.rank
     own = head.amounts[group.accounts.index(account)]
     held_until = account.held_until if isinstance(account, Level) else -inf
     if isinstance(account, Level):
@@ -105,6 +107,8 @@ def _explain_head(group: Group, account: Account, now: float) -> Explanation:
         reason = f"behind {older} that wait for {account.name}"
     else:
         reason = f"short of {lacks:,.4g} of {account.name}"
+    if higher:
+        reason += STARVES
     earliest = max(at - now, 0.0) if at != inf else None
     return Explanation(
         account=account.name, lacks=lacks, earliest_s=earliest, ahead=older, estimate=older > 0, reason=reason

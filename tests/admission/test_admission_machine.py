@@ -32,6 +32,7 @@ EDITS = [
     {"tpm": 450, "rpm": 60},
     {"tpm": 1200, "rpm": 60},
     {"rpm": 60},
+    {"rpm": 60, "max_concurrent": 1},
     {"input_tpm": 600, "output_tpm": 600, "max_concurrent": 3},
     {},
 ]

@@ -51,6 +51,14 @@ async def test_explain_says_what_older_heads_have_set_aside(house) -> None:
     assert "set aside" in said.reason
 
 
+async def test_explain_says_that_a_higher_priority_on_the_same_account_may_starve_it(house) -> None:
+    pool, db = house.pool(tpm=600), house.admission.account(DatabaseGate("d", 1))
+    house.ask(house.call(pool, 600))
+    house.ask(house.call(pool, 500), priority=5)
+    said = house.admission.explain(house.ask(house.call(pool, 100), held=((db, 1),)))
+    assert "500 are set aside for 1 ahead; a higher priority goes first" in said.reason
+
+
 async def test_explain_says_when_only_a_release_helps(house) -> None:
     db = house.admission.account(DatabaseGate("d", 1))
     house.ask(held=((db, 1),))
@@ -183,6 +191,22 @@ async def test_editing_the_catalog_moves_the_waiting_to_the_new_limits_in_their_
     house.pool(tpm=10)
     await house.clock.settle()
     assert isinstance(house.answers["late"], NeverFitsError)
+
+
+async def test_calls_take_no_more_slots_than_a_pool_has(house) -> None:
+    pool = house.pool(max_concurrent=4)
+    house.ask(house.call(pool, key="a", count=3), house.call(pool, key="b", count=3), label="all four slots")
+    house.ask(house.call(pool, count=4), label="later two")
+    await house.clock.settle()
+    assert house.granted_labels() == ["all four slots"]
+    assert house.level("p:concurrent") == 0
+    house.pool(max_concurrent=2)
+    house.answers["all four slots"].release()
+    await house.clock.settle()
+    assert house.granted_labels() == ["all four slots", "later two"]
+    assert house.level("p:concurrent") == 0
+    house.answers["later two"].release()
+    assert house.level("p:concurrent") == 2
 
 
 async def test_a_limit_that_came_after_the_grant_gets_nothing_back(house) -> None:
