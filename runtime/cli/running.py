@@ -91,6 +91,8 @@ def run_file(options: RunOptions) -> int:
             results.discard()
             raise work.fatal
         results.finish(result_id(line, checked.bad) for line in read_lines(options.input))
+        if work.fatal is not None:  # what was done before stays done
+            raise work.fatal
         return work.tell()
 
 

@@ -115,6 +115,15 @@ def test_an_unknown_model(folder: Any) -> None:
     refused(folder.call("catalog", "show", "no-such-model"), "has no model 'no-such-model'")
 
 
+def test_a_wrong_set_up_leaves_earlier_results_alone(folder: Any) -> None:
+    folder.lines({"id": "a", "text": "tea"}, {"id": "b", "text": "milk"})
+    assert folder.run("shout", "--limit", "1").exit_code == 0
+    before = folder.output()
+    refused(folder.run("asks_for_a_stranger", "--resume"), "has no model 'no-such-model'")
+    assert folder.output() == before
+    assert "out.jsonl.part" not in folder.names()
+
+
 def test_a_missing_credential(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(folder.path))
