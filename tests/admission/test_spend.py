@@ -224,9 +224,25 @@ async def test_a_cap_can_be_forgotten_when_nobody_waits_for_it() -> None:
     waits.release()
     s.gate.remove("run")
     hold.settle(Decimal("0.1"))
+    s.gate.remove("run")
     assert s.gate.statistics() == ()
     with pytest.raises(KeyError):
         s.ask("0.1", "run")
+
+
+async def test_a_callback_that_raises_keeps_no_money() -> None:
+    s = Spender(run="1.00")
+    seen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: seen.append(context["exception"]))
+
+    def broken(hold: SpendHold) -> None:
+        raise RuntimeError("mine")
+
+    s.gate.submit(["run"], Decimal(1), "USD", broken, s.refused.append)
+    second = s.ask("1.00", "run")
+    await told()
+    assert s.granted == [second]
+    assert [str(error) for error in seen] == ["mine"]
 
 
 @pytest.mark.parametrize("ask", ["NaN", "Infinity", "-1"])
