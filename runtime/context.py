@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -69,7 +70,8 @@ class PipelineContext:
     @classmethod
     def of(cls, dispatcher: Dispatcher, execution: Execution[Any]) -> PipelineContext:
         path = tuple(execution.step_id.split("/")) if execution.step_id else ()
-        return cls(dispatcher, _Shared(execution.run, execution.spent), Scope(path))
+        run = replace(execution.run, priority=execution.priority, workflow=execution.workflow)
+        return cls(dispatcher, _Shared(run, execution.spent), Scope(path))
 
     @property
     def run_id(self) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.admission import Waiting
@@ -50,9 +49,8 @@ class Execution(JobHandle[R]):
     until it runs."""
 
     __slots__ = (
-        "_bindings", "_databases", "_dispatcher", "_history", "_hold", "_listeners", "_outcome",
-        "_running", "_waiting", "after", "before", "job", "priority", "run", "state", "step_id",
-        "workflow",
+        "_bindings", "_context", "_databases", "_dispatcher", "_history", "_hold", "_listeners", "_outcome",
+        "_stage", "after", "before", "job", "priority", "run", "state", "step_id", "workflow",
     )  # fmt: skip
 
     def __init__(
@@ -62,14 +60,15 @@ class Execution(JobHandle[R]):
         self.before: Execution[Any] | None = None  # its neighbours among the live ones
         self.after: Execution[Any] | None = None
         self.step_id, self.priority, self.workflow = step_id, priority, workflow
+        self._context = dispatcher.context()  # what its code sees is its submitter's, whoever's turn brings the grant
         self.state = JobState.CREATED
         self._outcome: Outcome[R] | None = None
         self._listeners: list[Callable[[], None]] | None = None
         self._bindings: tuple[ModelBinding, ...] = ()
         self._databases: tuple[DatabaseNeed, ...] = ()
         self._hold: SpendHold | None = None
-        self._waiting: Waiting | Timer | None = None  # its place in the line, or the end of its backing off
-        self._running: Running[R] | None = None
+        #: Where it stands: its place in the line, the end of its backing off, or the attempt that runs.
+        self._stage: Waiting | Timer | Running[R] | None = None
         self._history: History | None = None
 
     # Looked at from outside.
@@ -99,6 +98,10 @@ class Execution(JobHandle[R]):
         return self._history
 
     @property
+    def _running(self) -> Running[R] | None:
+        return self._stage if isinstance(self._stage, Running) else None
+
+    @property
     def holds(self) -> str:
         """What it holds, in words; empty for nothing."""
         running = self._running
@@ -111,8 +114,8 @@ class Execution(JobHandle[R]):
         return self
 
     def explain(self) -> Explanation | None:
-        waiting = self._waiting
-        return self._dispatcher.admission.explain(waiting) if isinstance(waiting, Waiting) else None
+        stage = self._stage
+        return self._dispatcher.admission.explain(stage) if isinstance(stage, Waiting) else None
 
     def result(self) -> R:
         if self._outcome is None:
@@ -189,7 +192,7 @@ class Execution(JobHandle[R]):
 
     def _prepare(self) -> None:
         self._move(JobState.PREPARING)
-        self._waiting = None
+        self._stage = None
         history = self._history
         try:
             prepared = self._dispatcher.prepare(self, history.raised if history is not None else frozenset())
@@ -217,7 +220,7 @@ class Execution(JobHandle[R]):
         ticket = self._history.ticket if self._history is not None else None
         decided = self._decided  # one callback for both: two would be kept for every job that waits
         try:
-            self._waiting = self._dispatcher.admission.submit(demand, decided, decided, ticket=ticket)
+            self._stage = self._dispatcher.admission.submit(demand, decided, decided, ticket=ticket)
         except InterlockError as error:
             self._refused(error)
 
@@ -230,7 +233,7 @@ class Execution(JobHandle[R]):
     def _refused(self, error: Exception) -> None:
         if self.state.done:
             return
-        self._waiting = None
+        self._stage = None
         before = self._history.upstream_error if self._history is not None else None
         late = isinstance(error, AdmissionTimeoutError) and isinstance(before, RateLimitedError)
         large = isinstance(error, NeverFitsError) and isinstance(before, OutputTruncatedError)
@@ -241,7 +244,7 @@ class Execution(JobHandle[R]):
         self._fail(error)
 
     def _granted(self, reservation: Reservation) -> None:
-        self._waiting = None
+        self._stage = None
         if self.state is not JobState.WAITING:
             reservation.release()  # cancelled in the very turn it was granted
             return
@@ -253,7 +256,7 @@ class Execution(JobHandle[R]):
         self._move(JobState.RUNNING)
         dispatcher, history = self._dispatcher, self.history
         now = dispatcher.clock.now()
-        running = self._running = Running[R](reservation, now)
+        running = self._stage = Running[R](reservation, now)
         demand = None if reservation is None else reservation.demand
         if reservation is not None:
             history.ticket = reservation.ticket
@@ -269,7 +272,7 @@ class Execution(JobHandle[R]):
         timeout_s = self.job.timeout_s
         if timeout_s is not None:
             running.timer = dispatcher.clock.call_at(now + max(timeout_s - history.ran_s, 0.0), self._timed_out)
-        context = copy_context()
+        context = self._context.copy()
         context.run(CURRENT.set, self)
         work: Coroutine[Any, Any, None] = dispatcher.attempt(self.job, running)
         running.task = asyncio.get_running_loop().create_task(work, context=context)
@@ -298,7 +301,7 @@ class Execution(JobHandle[R]):
     def _give_back(self, running: Running[R]) -> None:
         """Everything the attempt held, in the order of RULES: after the commit, before the delivery."""
         dispatcher = self._dispatcher
-        self._running = None
+        self._stage = None
         if running.timer is not None:
             running.timer.cancel()
         self.history.ran_s += dispatcher.clock.now() - running.started_s
@@ -354,7 +357,7 @@ class Execution(JobHandle[R]):
             return
         self._move(JobState.BACKING_OFF)
         clock = self._dispatcher.clock
-        self._waiting = clock.call_at(clock.now() + delay_s, self._prepare)
+        self._stage = clock.call_at(clock.now() + delay_s, self._prepare)
 
     # Stopping.
 
@@ -394,9 +397,9 @@ class Execution(JobHandle[R]):
             self._running.task.cancel()
 
     def _leave_the_queues(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.cancel()
+        stage, self._stage = self._stage, None
+        if stage is not None and not isinstance(stage, Running):
+            stage.cancel()
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.release()

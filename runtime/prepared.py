@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from interlock.catalog.limits import output_limit
 from interlock.catalog.pricing import worst_cost
+from interlock.catalog.words import OutputSize
 from interlock.errors import ConfigurationError, OutputTruncatedError, UnpricedModelError
 
 if TYPE_CHECKING:
@@ -50,9 +52,16 @@ def raisable(bindings: Iterable[ModelBinding], error: OutputTruncatedError) -> f
     return frozenset(
         binding.spec
         for binding in bindings
-        if binding.entry.id == error.model
-        and (binding.entry.max_output_tokens is None or binding.output_tokens < binding.entry.max_output_tokens)
+        if binding.entry.id == error.model and binding.output_tokens < _ceiling(binding)
     )
+
+
+def _ceiling(binding: ModelBinding) -> int:
+    """The most that the model can answer to this input; 0 where its entry states no bound, so none can be reserved."""
+    entry = binding.entry
+    if entry.max_output_tokens is None and entry.context_window is None:
+        return 0
+    return output_limit(entry, output=OutputSize.MAX, input_tokens=binding.input_tokens)[0]
 
 
 def worst_price(bindings: tuple[ModelBinding, ...]) -> tuple[Decimal, str]:

@@ -128,6 +128,18 @@ async def test_a_cut_off_answer_at_the_ceiling_fails_with_all_its_usage(world: A
     assert caught.value.usage == Usage(input_tokens=20, output_tokens=10)
 
 
+@pytest.mark.parametrize("bounds", [{"context_window": 9_000}, {"context_window": None, "max_output_tokens": None}])
+async def test_a_cut_off_answer_that_had_all_the_room_there_is_is_not_asked_for_again(
+    world: Any, entry: Any, Step: Any, bounds: dict[str, int | None]
+) -> None:
+    world.entries[:] = [entry(**bounds)]
+    world.provider.always = lambda seen: Step(stop=StopReason.MAX_TOKENS)
+    async with world.runtime() as runtime:
+        with pytest.raises(OutputTruncatedError):
+            await world.until(runtime.run(LLMCall("x" * 16_000, max_output_tokens=7_000)))
+    assert world.provider.count == 1
+
+
 async def test_b42_corrections_add_up_and_are_counted_once(world: Any, runtime: Any, Step: Any) -> None:
     world.provider.script(Step(text="bad"), Step(text='{"summary": 1}'), Step(text=GOOD))
     handle = runtime.submit(LLMCall("x", response_model=Triage, upstream_retries=0))
