@@ -60,7 +60,11 @@ class Answering:
         """The request as read, and its input tokens. Raises WireError."""
         serving, entry = self._serving, self._entry
         serving.check_key(self._key)
-        ask = self._wire.read(body)
+        try:
+            ask = self._wire.read(body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # A real provider validates the whole body first: a wrong shape is the caller's mistake, never a 500.
+            raise WireError(400, f"The request body is malformed: {error}") from error
         entry.ask, entry.streamed = ask, ask.streamed
         if serving.models is not None and ask.model not in serving.models:
             raise serving.unknown_model(self._wire.name, ask.model)

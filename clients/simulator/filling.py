@@ -35,8 +35,11 @@ class Source:
 
 
 def fill(schema: Schema | bool, source: Source) -> Any:
-    """A value that `schema` accepts. Raises UnfillableSchemaError."""
-    return _Filler(schema if isinstance(schema, Mapping) else {}, source).value(schema, "$", 0, ())
+    """A value that `schema` accepts. Raises UnfillableSchemaError, for what is no schema too."""
+    try:
+        return _Filler(schema if isinstance(schema, Mapping) else {}, source).value(schema, "$", 0, ())
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UnfillableSchemaError(f"it is not a JSON schema: {error}") from error
 
 
 class _Filler:
@@ -51,7 +54,8 @@ class _Filler:
             raise UnfillableSchemaError(f"{path}: the schema accepts nothing")
         if schema is True or not schema:
             return self._word(path)
-        assert isinstance(schema, Mapping)
+        if not isinstance(schema, Mapping):
+            raise UnfillableSchemaError(f"{path}: a schema is an object or a boolean, not {schema!r}")
         if "$ref" in schema:
             reference = schema["$ref"]
             others = {key: value for key, value in schema.items() if key != "$ref"}

@@ -294,3 +294,31 @@ async def test_tokens_may_be_counted_in_another_way() -> None:
     assert completion.usage is not None
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (3, 2)
     assert (completion.choices[0].message.content or "").split() == ["one", "two"]
+
+
+async def test_b12_arguments_are_cut_off_by_the_output_limit_or_by_a_step(
+    openai: AsyncOpenAI, provider: SimulatedProvider
+) -> None:
+    async def called(most: int) -> tuple[str, str]:
+        choice = (
+            await openai.chat.completions.create(
+                model="m",
+                max_completion_tokens=most,
+                messages=user(),
+                tools=[TOOL],
+                tool_choice={"type": "function", "function": {"name": "route"}},
+            )
+        ).choices[0]
+        assert choice.message.tool_calls is not None
+        call = choice.message.tool_calls[0]
+        assert call.type == "function"
+        return call.function.arguments, choice.finish_reason
+
+    whole, reason = await called(200)
+    assert json.loads(whole)["team"] == "billing"
+    assert reason in ("stop", "tool_calls")
+    limited, reason = await called(8)
+    assert (whole.startswith(limited), reason) == (True, "length")
+    assert 0 < len(limited) < len(whole)
+    provider.script(Step.truncated())
+    assert await called(200) == (whole[: len(whole) // 2], "length")

@@ -12,7 +12,7 @@ from ..counting import DOCUMENT_TOKENS, IMAGE_TOKENS
 from ..exchange import Ask, AskedTool
 from ..replying import sign
 from .schemas import require_closed_objects, unsupported_words
-from .wire import WireError
+from .wire import WireError, texts
 
 _PARAMETERS_TEXT = """
 max_tokens messages model cache_control container context_management diagnostics inference_geo mcp_servers
@@ -76,7 +76,7 @@ class Reader:
             schema=schema,
             tools=tools,
             forced_tool=forced,
-            stop_sequences=tuple(body.get("stop_sequences") or ()),
+            stop_sequences=texts(body.get("stop_sequences") or [], "stop_sequences"),
             thinking_tokens=thinking_tokens,
             thinking_shown=shown,
             extra_input_tokens=prompt.extra_tokens,

@@ -11,7 +11,7 @@ from typing import Any
 from ..counting import DOCUMENT_TOKENS, IMAGE_TOKENS
 from ..exchange import Ask, AskedTool
 from .schemas import require_all_properties, require_closed_objects
-from .wire import WireError
+from .wire import WireError, texts
 
 _PARAMETERS_TEXT = """
 messages model audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens
@@ -53,7 +53,7 @@ class Reader:
         text, system = _messages(body["messages"], prompt)
         tools = _tools(body, prompt)
         schema, any_json = self._format(body, prompt)
-        stop = body.get("stop") or ()
+        stop = body.get("stop") or []
         if body.get("n") not in (None, 1):
             raise WireError(400, "The simulated provider gives one choice: 'n' must be 1.", param="n")
         reasons = body.get("reasoning_effort") not in (None, "none")
@@ -68,7 +68,7 @@ class Reader:
             any_json=any_json,
             tools=tools,
             forced_tool=_forced(body, tools),
-            stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
+            stop_sequences=(stop,) if isinstance(stop, str) else texts(stop, "stop"),
             extra_input_tokens=prompt.extra_tokens,
             thinking_tokens=1 if reasons else 0,
             thinking_shown=False,

@@ -29,6 +29,13 @@ class WireError(Exception):
         self.kind = kind
 
 
+def texts(given: Any, where: str) -> tuple[str, ...]:
+    """A list of texts as a request gives it. Raises WireError for anything else."""
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise WireError(400, f"{where}: Input should be a valid list of strings")
+    return tuple(given)
+
+
 class Event(NamedTuple):
     """One event of a stream. A `piece` carries a part of the answer; `end` begins the terminal marker."""
 
