@@ -143,7 +143,7 @@ def _unfit(entry: ModelEntry, seat: Seat) -> str | None:
     if entry.id in spec.avoid:
         return "the call asked to avoid it"
     if entry.kind is not seat.kind:
-        return f"it is a {entry.kind.value} model, and {seat.kind.value} is asked"
+        return f"it is a model for {entry.kind.value}, and {seat.kind.value} is asked"
     if entry.status in (Status.DISABLED, Status.UNREACHABLE):
         return f"its status is {entry.status.value}"
     if missing := sorted(each.value for each in spec.sends - entry.inputs - {Input.TEXT}):

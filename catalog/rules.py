@@ -90,7 +90,7 @@ def _entry(entry: ModelEntry, path: Path, loaded: Loaded, reader: Reader) -> Non
         elif other is None:
             reader.add(f"there is no entry {name}{nearest(name, loaded.entries)}", where)
         elif other.kind is not entry.kind:
-            reader.add(f"{name} is a {other.kind.value} model, not {entry.kind.value}", where)
+            reader.add(f"{name} is a model for {other.kind.value}, not for {entry.kind.value}", where)
 
 
 def _pin(key: Grade | str, pinned: str, path: Path, loaded: Loaded, reader: Reader) -> None:
@@ -100,7 +100,7 @@ def _pin(key: Grade | str, pinned: str, path: Path, loaded: Loaded, reader: Read
         return
     kind = Kind.CHAT if isinstance(key, Grade) else Kind(key)
     if entry.kind is not kind:
-        reader.add(f"{pinned} is a {entry.kind.value} model, and this pin is for {kind.value}", path)
+        reader.add(f"{pinned} is a model for {entry.kind.value}, and this pin is for {kind.value}", path)
         return
     if entry.status is not Status.OPEN:
         reader.add(f"{pinned} is {entry.status.value}: only an open entry can be pinned", path)

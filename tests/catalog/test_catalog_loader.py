@@ -370,7 +370,7 @@ def test_a_file_of_the_wrong_form_is_an_error(refused, text: str | bytes, says: 
         ("MEDIUM: small", "pins.MEDIUM[0]", "small is SMALL, below MEDIUM: a grade is a floor"),
         ("SMALL: smal", "pins.SMALL[0]", "there is no entry smal (did you mean small?)"),
         ("SMALL: [small, small]", "pins.SMALL[1]", "twice"),
-        ("SMALL: vectors", "pins.SMALL[0]", "vectors is a embeddings model, and this pin is for chat"),
+        ("SMALL: vectors", "pins.SMALL[0]", "vectors is a model for embeddings, and this pin is for chat"),
         ("embeddings: small", "pins.embeddings[0]", "this pin is for embeddings"),
         ("SMALL: closed", "pins.SMALL[0]", "only an open entry can be pinned"),
         ("MEDUIM: small", "pins.MEDUIM", "did you mean MEDIUM?"),
@@ -388,6 +388,16 @@ pins: {{{pin}}}
 """)
     assert (error.line, error.key) == (6, key)
     assert says in str(error)
+
+
+def test_a_fallback_is_of_the_same_kind(refused) -> None:
+    error = refused("""\
+models:
+  - {id: m, grade: SMALL, provider: p, wire_model_id: w, fallbacks: [vectors]}
+  - {id: vectors, kind: embeddings, provider: p, wire_model_id: w, dimensions: 8}
+""")
+    assert (error.line, error.key) == (2, "models[0].fallbacks[0]")
+    assert "vectors is a model for embeddings, not for chat" in str(error)
 
 
 def test_two_open_embedding_entries_of_different_width_are_an_error(refused) -> None:

@@ -150,7 +150,7 @@ def test_without_a_model_the_kinds_pin_serves() -> None:
 
 
 def test_an_id_of_another_kind_is_refused() -> None:
-    with pytest.raises(ModelResolutionError, match="it is a chat model, and embeddings is asked"):
+    with pytest.raises(ModelResolutionError, match="it is a model for chat, and embeddings is asked"):
         pick(ModelSpec("medium", kind=Kind.EMBEDDINGS))
 
 
