@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.errors import InterlockError
 
 from .job import Job
 from .running import Outcome, Running
+from .threads import in_thread
 from .uncancelled import uncancelled
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ async def _invoke(job: Job[R], belongings: Any, threads: ThreadPoolExecutor) -> 
         return result
     from .blocking import BlockingResources
 
-    loop = asyncio.get_running_loop()
-    blocking, context = BlockingResources(belongings, loop), copy_context()
-    returned: Any = await loop.run_in_executor(threads, lambda: context.run(job.run, blocking))
+    blocking = BlockingResources(belongings, asyncio.get_running_loop())
+    returned: Any = await in_thread(threads, job.run, blocking)
     value: R = await returned if inspect.isawaitable(returned) else returned
     return value

@@ -25,6 +25,7 @@ from .scope import Scope, step_id
 from .spent import Spent
 from .stopper import Stopper
 from .streaming import CallStream, Sink
+from .threads import in_thread
 from .uncancelled import uncancelled
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class PipelineContext:
         self._shared.stopper.check()
         if inspect.iscoroutinefunction(fn):
             return await fn(*args, **kwargs)
-        returned = await asyncio.to_thread(fn, *args, **kwargs)
+        returned = await in_thread(None, fn, *args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
 
     # The runtime's side: how a pipeline's attempt ends.
@@ -262,7 +263,7 @@ class PipelineContext:
 
 async def _first_failure(handles: list[JobHandle[Any]]) -> None:
     """Until all have ended, or one has failed: then its error is raised."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done: asyncio.Future[JobHandle[Any] | None] = asyncio.get_running_loop().create_future()
     left = len(handles)
 
     def ended(handle: JobHandle[Any]) -> None:
@@ -270,9 +271,8 @@ async def _first_failure(handles: list[JobHandle[Any]]) -> None:
         left -= 1
         if done.done():
             return
-        error = handle.exception()
-        if error is not None:
-            done.set_exception(error)
+        if handle.exception() is not None:
+            done.set_result(handle)
         elif not left:
             done.set_result(None)
 
@@ -280,7 +280,9 @@ async def _first_failure(handles: list[JobHandle[Any]]) -> None:
         check_may_wait_for(handles[0].name)
         for handle in handles:
             handle._execution.on_done(lambda handle=handle: ended(handle))  # type: ignore[misc]
-        await done
+        failed = await done
+        if failed is not None:
+            failed.result()
 
 
 async def _stop_all(handles: Iterable[JobHandle[Any]]) -> None:

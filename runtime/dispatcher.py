@@ -22,7 +22,7 @@ from interlock.errors import ConfigurationError, InterlockError
 from .attempt import run_attempt
 from .execution import Execution
 from .handle import JobHandle
-from .job import Job
+from .job import Job, check_settings
 from .live import Live
 from .pipeline_job import PipelineJob
 from .prepared import NO_PRICE, NOTHING_NEEDED, Prepared, worst_price
@@ -108,7 +108,7 @@ class Dispatcher:
         tolerate_failures: bool = False,
     ) -> JobHandle[R]:
         """Take a job in. What is wrong with it is raised where its handle is awaited, never here."""
-        self._check_open(job)
+        self.check(job, after)
         execution = Execution(
             self,
             job,
@@ -122,11 +122,15 @@ class Dispatcher:
         execution.start(after, tolerate_failures)
         return execution
 
-    def _check_open(self, job: object) -> None:
+    def check(self, job: object, after: Sequence[object] = ()) -> None:
+        """Whether it can be taken in at all. Raises TypeError, or InterlockError where this is not the place for it."""
         if not isinstance(job, Job):
             raise TypeError(
                 f"a job was expected, not {type(job).__name__}: a pipeline is called first, as in run(triage(ticket))"
             )
+        for other in after:
+            if not isinstance(other, JobHandle):
+                raise TypeError(f"after= takes handles of submitted jobs, not {type(other).__name__}")
         if self._closed:
             raise InterlockError("the Runtime is closed")
         if asyncio.get_running_loop() is not self._loop:
@@ -136,6 +140,7 @@ class Dispatcher:
 
     def prepare(self, execution: Execution[Any], at_ceiling: frozenset[ModelSpec]) -> Prepared:
         """The job's needs, bound, priced and put together as one demand."""
+        check_settings(execution.job, execution.priority, execution.workflow)
         if isinstance(execution.job, PipelineJob):
             return NOTHING_NEEDED
         needs = JobRequirements(self.desk, self._databases, self._accounts, at_ceiling=at_ceiling)

@@ -7,6 +7,7 @@ Until the grant it owns no Task and no Future: its demand carries a callback. Wh
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from .runs import Run
 
 R = TypeVar("R")
+
+log = logging.getLogger("interlock.runtime")
 
 
 class Execution(JobHandle[R]):
@@ -202,8 +205,10 @@ class Execution(JobHandle[R]):
                 self._ask_to_spend(prepared)
             else:
                 self._enter_line(prepared.demand)
-        except Exception as error:
+        except BaseException as error:  # whatever the job's own `requirements` raises is the job's end
             self._refused(error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
 
     def _ask_to_spend(self, prepared: Prepared) -> None:
         def granted(_hold: SpendHold) -> None:
@@ -230,10 +235,13 @@ class Execution(JobHandle[R]):
         else:
             self._granted(decision)
 
-    def _refused(self, error: Exception) -> None:
+    def _refused(self, error: BaseException) -> None:
         if self.state.done:
             return
         self._stage = None
+        if isinstance(error, asyncio.CancelledError):
+            self._cancelled_from_within()
+            return
         before = self._history.upstream_error if self._history is not None else None
         late = isinstance(error, AdmissionTimeoutError) and isinstance(before, RateLimitedError)
         large = isinstance(error, NeverFitsError) and isinstance(before, OutputTruncatedError)
@@ -265,13 +273,13 @@ class Execution(JobHandle[R]):
             running.resources = dispatcher.resources_for(
                 self, Prepared(demand, self._bindings, self._databases), reservation
             )
+            timeout_s = self.job.timeout_s
+            if timeout_s is not None:
+                running.timer = dispatcher.clock.call_at(now + max(timeout_s - history.ran_s, 0.0), self._timed_out)
         except Exception as error:
             running.outcome = Outcome(error=error)
             self._attempt_over(None)
             return
-        timeout_s = self.job.timeout_s
-        if timeout_s is not None:
-            running.timer = dispatcher.clock.call_at(now + max(timeout_s - history.ran_s, 0.0), self._timed_out)
         context = self._context.copy()
         context.run(CURRENT.set, self)
         work: Coroutine[Any, Any, None] = dispatcher.attempt(self.job, running)
@@ -294,7 +302,7 @@ class Execution(JobHandle[R]):
         elif running.stop is not None:
             self._stopped(running.stop)
         elif isinstance(outcome.error, asyncio.CancelledError):
-            self._stopped(JobCancelledError(f"job {self.name} was cancelled from within"))
+            self._cancelled_from_within()
         else:
             self._attempt_failed(outcome.error, probing=running.probing)
 
@@ -410,6 +418,9 @@ class Execution(JobHandle[R]):
         state = JobState.CANCELLED if isinstance(error, JobCancelledError) else JobState.FAILED
         self._end(state, Outcome(error=error))
 
+    def _cancelled_from_within(self) -> None:
+        self._stopped(JobCancelledError(f"job {self.name} was cancelled from within"))
+
     def _fail(self, error: BaseException) -> None:
         spent = self._history.spent if self._history is not None else None
         if isinstance(error, UpstreamError) and spent is not None and spent.requests:
@@ -425,7 +436,10 @@ class Execution(JobHandle[R]):
         self._dispatcher.ended(self)
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():
-            listener()
+            try:
+                listener()
+            except Exception:  # the others must hear of it all the same
+                log.exception("what follows the end of job %s failed", self.name)
 
     def _move(self, to: JobState) -> None:
         self.state = move(self.state, to)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from interlock.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from .requirements import JobRequirements
 
@@ -63,3 +65,21 @@ class Job(Generic[R_co]):
 def job_name(job: Job[Any]) -> str:
     """What a job is called in records and errors: its type, or its pipeline's name."""
     return getattr(job, "job_name", None) or type(job).__name__
+
+
+def check_settings(job: Job[Any], priority: object, workflow: object) -> None:
+    """Raises ConfigurationError for what a timer or the line could not be given."""
+    for name in ("timeout_s", "max_wait_s"):
+        value = getattr(job, name)
+        if value is not None and not (isinstance(value, int | float) and value >= 0):  # NaN is not either
+            raise ConfigurationError(f"{name} of job {job_name(job)} is None or seconds, 0 or more, not {value!r}")
+    if not (isinstance(job.upstream_retries, int) and job.upstream_retries >= 0):
+        raise ConfigurationError(
+            f"upstream_retries of job {job_name(job)} is a whole number, 0 or more, not {job.upstream_retries!r}"
+        )
+    if not isinstance(priority, int):
+        raise ConfigurationError(f"the priority of job {job_name(job)} is a whole number, not {priority!r}")
+    if not isinstance(workflow, str):
+        raise ConfigurationError(f"the workflow of job {job_name(job)} is a text, not {workflow!r}")
+    if job.overflow not in ("fail", "proceed"):
+        raise ConfigurationError(f'overflow of job {job_name(job)} is "fail" or "proceed", not {job.overflow!r}')

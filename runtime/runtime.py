@@ -161,8 +161,8 @@ class Runtime:
         unless it `tolerate_failures`.
         """
         dispatcher = self._open()
-        if not isinstance(job, Job):
-            dispatcher.submit(job, Run())  # raises, and says what was meant
+        after = tuple(after)
+        dispatcher.check(job, after)  # before a run is begun for it
         if run_id is None and cost_cap is None and not isinstance(job, PipelineJob):
             run, ended = self._plain_run, None
         else:
@@ -229,7 +229,7 @@ class Runtime:
                 started_at=row.started_at,
                 ended_at=dispatcher.wall(),
                 error_code=None if error is None else getattr(error, "code", type(error).__name__),
-                error=None if error is None else self._credentials.redactor.redact(str(error)),
+                error=None if error is None else self._credentials.redactor.redact(_told(error)),
                 cost_cap=row.cost_cap,
             )
         )
@@ -273,6 +273,14 @@ class Runtime:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def _told(error: BaseException) -> str:
+    """What a user's error says; its class where its own `__str__` fails."""
+    try:
+        return str(error)
+    except Exception:
+        return type(error).__name__
 
 
 def _catalog(settings: RuntimeSettings) -> Catalog:
