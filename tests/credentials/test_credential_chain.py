@@ -249,6 +249,11 @@ def test_half_a_credential_is_an_error_naming_where(refused, missing: str) -> No
     assert f"environment variable {next(iter(half))}" in message
 
 
+def test_a_session_token_alone_is_an_error(refused) -> None:
+    message = refused(environment(AWS_SESSION_TOKEN="token-value-1"), "aws", AwsCredential, secret="token-value-1")
+    assert "has session_token but no access_key_id" in message
+
+
 def test_who_is_calling_comes_from_one_store_and_the_region_from_any(tmp_path: Path, refused) -> None:
     store = secret_file(tmp_path, '[aws]\naccess_key_id = "AKIAFILE"\nsecret_access_key = "file-secret-value"\n')
     region_only = Chain(EnvironmentStore({"AWS_REGION": "eu-west-1"}), store).get("aws", AwsCredential)

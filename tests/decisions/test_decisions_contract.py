@@ -134,3 +134,11 @@ async def test_what_is_no_request_is_a_type_error(build: Any) -> None:
 def test_the_aliases_are_the_methods(build: Any) -> None:
     _, decisions, _ = build()
     assert decisions.getUpstreamRetries() == decisions.get_upstream_retries() == 3
+
+
+def test_the_template_is_exported_for_providers_of_ones_own() -> None:
+    import interlock.decisions as exported
+
+    assert all(getattr(exported, name) is not None for name in exported.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        exported.Nothing  # noqa: B018
