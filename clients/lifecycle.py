@@ -22,6 +22,7 @@ A cost is None wherever the entry has no price.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -56,7 +57,10 @@ class Ending:
         self.record, self._committed = record, committed
 
     def __await__(self) -> Generator[Any, None, CallRecord]:
-        yield from self._committed.__await__()
+        committed = self._committed
+        if isinstance(committed, asyncio.Future) and not committed.done():
+            committed = asyncio.shield(committed)  # whoever stops waiting leaves the row to be written
+        yield from committed.__await__()
         return self.record
 
 

@@ -36,6 +36,10 @@ class Belongings(Protocol):
         """The first step of stopping."""
         ...
 
+    def finish_now(self) -> bool:
+        """`run` returned: make it last, where nothing has to be awaited for that. False: `finish` is needed."""
+        ...
+
     async def finish(self) -> None:
         """`run` returned: make it last."""
         ...
@@ -52,7 +56,8 @@ async def run_attempt(job: Job[R], running: Running[R], threads: ThreadPoolExecu
         value = await _invoke(job, belongings, threads)
         belongings.stopper.check()
         # A cancellation that comes during the commit is too late, and arrives at no further await.
-        await uncancelled(belongings.finish())
+        if not belongings.finish_now():
+            await uncancelled(belongings.finish())
         running.outcome = Outcome(value=value)
     except BaseException as error:
         running.outcome = Outcome(error=error)

@@ -243,6 +243,10 @@ class PipelineContext:
         for handle in tuple(self._shared.live):
             handle.cancel("its pipeline was stopped")
 
+    def finish_now(self) -> bool:
+        self.settling = not self._shared.live
+        return self.settling
+
     async def finish(self) -> None:
         await self._end_children("its pipeline has ended")
         self.settling = True

@@ -264,7 +264,8 @@ class Execution(JobHandle[R]):
         self._move(JobState.RUNNING)
         dispatcher, history = self._dispatcher, self.history
         now = dispatcher.clock.now()
-        running = self._stage = Running[R](reservation, now)
+        running: Running[R] = Running(reservation, now)
+        self._stage = running
         demand = None if reservation is None else reservation.demand
         if reservation is not None:
             history.ticket = reservation.ticket

@@ -16,6 +16,7 @@ from .requirements import Asked, declared
 from .seat import JobSeat
 from .spent import Spent
 from .stopper import Stopper
+from .store.book import DONE
 from .store.rows import CallRow
 
 if TYPE_CHECKING:
@@ -189,6 +190,11 @@ class JobResources:
     def stop(self, reason: InterlockError) -> None:
         self.stopper.stop(reason)
 
+    def finish_now(self) -> bool:
+        """Without a database, and with every record committed: a client has waited for its own."""
+        self.settling = not self._sessions and all(_is_written(committed) for committed in self._commits)
+        return self.settling
+
     async def finish(self) -> None:
         """All records committed, then the user's transactions, in the order of their names."""
         for committed in self._commits:
@@ -206,3 +212,9 @@ class JobResources:
         for committed in self._commits:
             if isinstance(committed, asyncio.Future):
                 await asyncio.wait((committed,))
+
+
+def _is_written(committed: Awaitable[None]) -> bool:
+    if isinstance(committed, asyncio.Future):
+        return committed.done() and not committed.cancelled() and committed.exception() is None
+    return committed is DONE

@@ -117,7 +117,8 @@ def _engine(url: str) -> tuple[Engine, str]:
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if not _reading(connection) else "BEGIN")
+        raw: Any = connection.connection.driver_connection
+        raw.execute("BEGIN" if _reading(connection) else "BEGIN IMMEDIATE")
 
     return engine, name
 
