@@ -1,0 +1,89 @@
+"""What all tests stand on: nothing but loopback can be reached, and a seat that books what a template does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from interlock.admission.outcome import CallOutcome
+from interlock.catalog.entry import ModelEntry
+from interlock.catalog.spec import ModelBinding, ModelSpec
+from interlock.clients.record import CallRecord
+
+
+def _is_here(address: Any) -> bool:
+    """Whether an address of `connect` is on this machine: a path, localhost, or a loopback number."""
+    if not isinstance(address, tuple):
+        return True
+    host = address[0]
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """A test that reaches for another machine fails at once, and nothing leaves this one."""
+    real = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex")}
+
+    def guarded(name: str) -> Any:
+        def connect(self: socket.socket, address: Any) -> Any:
+            if not _is_here(address):
+                raise AssertionError(f"a test reached for {address!r}: only loopback is allowed")
+            return real[name](self, address)
+
+        return connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in real:
+            patch.setattr(socket.socket, name, guarded(name))
+        yield
+
+
+@dataclass
+class BookedPermit:
+    input_tokens: int
+    output_tokens: int
+    unmetered: bool = False
+    undeclared: bool = False
+    sends: int = 0
+    outcomes: list[CallOutcome] = field(default_factory=list)
+
+    def sent(self) -> None:
+        self.sends += 1
+
+    def close(self, outcome: CallOutcome) -> None:
+        self.outcomes.append(outcome)
+
+
+@dataclass
+class BookedSeat:
+    binding: ModelBinding
+    permits: list[BookedPermit] = field(default_factory=list)
+    records: list[CallRecord] = field(default_factory=list)
+
+    def permit(self, *, input_tokens: int, output_tokens: int) -> BookedPermit:
+        self.permits.append(BookedPermit(input_tokens, output_tokens))
+        return self.permits[-1]
+
+    def record(self, record: CallRecord) -> Awaitable[None]:
+        self.records.append(record)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+@pytest.fixture
+def make_seat() -> Any:
+    def make(entry: ModelEntry) -> BookedSeat:
+        spec = ModelSpec(kind=entry.kind)
+        return BookedSeat(ModelBinding(spec=spec, entry=entry, input_tokens=100, output_tokens=0))
+
+    return make
