@@ -20,7 +20,7 @@ from interlock.errors import InterlockError, JobCancelledError
 from .calls import LLMCall, StreamedCall
 from .current import check_may_wait_for
 from .job import Job
-from .mapping import Mapped, MapPlan
+from .mapping import Mapped, MapPlan, end_pull
 from .scope import Scope, step_id
 from .spent import Spent
 from .stopper import Stopper
@@ -53,11 +53,12 @@ MAP_LIMIT = 256
 class _Shared:
     """What all scopes of one pipeline share."""
 
-    __slots__ = ("live", "run", "spent", "stopper")
+    __slots__ = ("live", "pulls", "run", "spent", "stopper")
 
     def __init__(self, run: Run, spent: Spent) -> None:
         self.run, self.spent = run, spent
         self.live: set[JobHandle[Any]] = set()
+        self.pulls: set[asyncio.Future[Any]] = set()  # of maps that wait for a feed
         self.stopper = Stopper()
 
 
@@ -144,7 +145,18 @@ class PipelineContext:
         `key` gives each item's step its identity, so that items may be added or reordered between runs.
         """
         path = self._scope.take()
-        return Mapped(MapPlan(submit=self._submit, path=path, items=items, fn=fn, key=key, limit=limit))
+        shared = self._shared
+        plan = MapPlan(
+            submit=self._submit,
+            path=path,
+            items=items,
+            fn=fn,
+            key=key,
+            limit=limit,
+            stopper=shared.stopper,
+            pulls=shared.pulls,
+        )
+        return Mapped(plan)
 
     def stream(
         self, call: LLMCall[Any], *, mode: StreamingMode = StreamingMode.LIVE, key: str | None = None
@@ -244,7 +256,7 @@ class PipelineContext:
             handle.cancel("its pipeline was stopped")
 
     def finish_now(self) -> bool:
-        self.settling = not self._shared.live
+        self.settling = not self._shared.live and not self._shared.pulls
         return self.settling
 
     async def finish(self) -> None:
@@ -263,6 +275,8 @@ class PipelineContext:
                 handle.cancel(reason)
             for handle in handles:
                 await handle._execution.settled()
+        for pull in tuple(self._shared.pulls):
+            await end_pull(pull)
 
 
 async def _first_failure(handles: list[JobHandle[Any]]) -> None:

@@ -133,8 +133,19 @@ class Dispatcher:
                 raise TypeError(f"after= takes handles of submitted jobs, not {type(other).__name__}")
         if self._closed:
             raise InterlockError("the Runtime is closed")
-        if asyncio.get_running_loop() is not self._loop:
-            raise InterlockError("the Runtime is open on another event loop: use it from there, or open one here")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raises InterlockError on another event loop, and in a thread without one."""
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if not here:
+            raise InterlockError(
+                "the Runtime is open on another event loop: use it and its handles there (from a thread with"
+                " asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe), or open one here"
+            )
 
     # What an execution asks for, in the order it asks.
 

@@ -151,6 +151,7 @@ class Execution(JobHandle[R]):
         """Until the end, however it ends."""
         if self._outcome is not None:
             return
+        self._dispatcher.check_loop()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
@@ -373,6 +374,7 @@ class Execution(JobHandle[R]):
     def cancel(self, reason: str = "") -> bool:
         if self.state.done:
             return False
+        self._dispatcher.check_loop()
         self._ask_to_stop(JobCancelledError(f"job {self.name} was cancelled{reason and ': ' + reason}"))
         return True
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from .current import check_may_wait_for
 from .job import Job
 from .scope import key_segment
+from .stopper import Stopper
 from .uncancelled import uncancelled
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class MapPlan(Generic[T, R]):
     fn: Callable[[T], Job[R]]
     key: Callable[[T], str] | None
     limit: int
+    stopper: Stopper
+    pulls: set[asyncio.Future[Any]]  # the pipeline's: what is left of them is ended with it
 
 
 class Mapped(Generic[T, R]):
@@ -63,8 +66,8 @@ class Mapped(Generic[T, R]):
     """
 
     def __init__(self, plan: MapPlan[T, R]) -> None:
-        if plan.limit < 1:
-            raise ValueError(f"the limit of a map must be at least 1, not {plan.limit}")
+        if not isinstance(plan.limit, int) or plan.limit < 1:
+            raise ValueError(f"the limit of a map is a whole number and at least 1, not {plan.limit!r}")
         self._plan = plan
 
     def __await__(self) -> Generator[Any, None, list[R]]:
@@ -126,6 +129,8 @@ class MapOutcomes(Generic[T, R]):
         return self
 
     async def __anext__(self) -> MapOutcome[T, R]:
+        if self._wake is not None:
+            raise RuntimeError("a map is read by one task at a time, and another one waits for its next outcome")
         try:
             while True:
                 self._fill()
@@ -143,15 +148,15 @@ class MapOutcomes(Generic[T, R]):
     async def aclose(self) -> None:
         """Stop what is under way and wait for its end."""
         self._source = self._feed = None
-        if self._pull is not None:
-            self._pull.cancel()
-            self._pull = None
+        pull, self._pull = self._pull, None
         running = [outcome.handle for outcome in self._window if not outcome.handle.done]
         self._window.clear()
         for handle in running:
             handle.cancel("its map was left")
         for handle in running:
             await uncancelled(handle._execution.settled())
+        if pull is not None:
+            await uncancelled(end_pull(pull))
 
     def _room(self) -> bool:
         limit = self._plan.limit
@@ -168,8 +173,11 @@ class MapOutcomes(Generic[T, R]):
             self._begin(item)
         while self._feed is not None and self._room():
             if self._pull is None:
+                pulls = self._plan.pulls
                 self._pull = asyncio.ensure_future(_next(self._feed))
                 self._pull.add_done_callback(self._woken)
+                pulls.add(self._pull)
+                self._pull.add_done_callback(pulls.discard)
             if not self._pull.done():
                 return
             pull, self._pull = self._pull, None
@@ -208,9 +216,17 @@ class MapOutcomes(Generic[T, R]):
             check_may_wait_for(self._window[0].handle.name)
         self._wake = asyncio.get_running_loop().create_future()
         try:
-            await self._wake
+            await self._plan.stopper.run(self._wake)  # what it waits for may be a feed that knows of no stopping
         finally:
             self._wake = None
+
+
+async def end_pull(pull: asyncio.Future[Any]) -> None:
+    """Stop waiting for a feed's next item. What comes of that is of no interest any more."""
+    pull.cancel()
+    await asyncio.wait((pull,))
+    if not pull.cancelled():
+        pull.exception()
 
 
 class _ExhaustedError(Exception):

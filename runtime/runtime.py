@@ -54,6 +54,7 @@ class Runtime:
     def __init__(self, settings: RuntimeSettings | None = None) -> None:
         self.settings = settings or RuntimeSettings()
         self._dispatcher: Dispatcher | None = None
+        self._opening = False
         self._active_runs: set[str] = set()
         #: What jobs share that belong to no run.
         self._plain_run = Run(caps=() if self.settings.cost_cap is None else (DEPLOYMENT,))
@@ -62,9 +63,16 @@ class Runtime:
 
     async def __aenter__(self) -> Runtime:
         """Raises CatalogError, ConfigurationError or StoreError; nothing is left open then."""
-        if self._dispatcher is not None:
+        if self._dispatcher is not None or self._opening:
             raise InterlockError("the Runtime is open already")
-        settings = self.settings
+        self._opening = True
+        try:
+            await self._enter(self.settings)
+        finally:
+            self._opening = False
+        return self
+
+    async def _enter(self, settings: RuntimeSettings) -> None:
         check_unique([provider.name for provider in settings.databases], "databases")
         check_unique([account.name for account in settings.accounts], "accounts")
         cap = None if settings.cost_cap is None else parse_cap(settings.cost_cap)
@@ -84,18 +92,22 @@ class Runtime:
         spending = SpendGate()
         if cap is not None:
             spending.add(Cap(name=DEPLOYMENT, amount=cap[0], currency=cap[1]))
+        book = await uncancelled(_open_book(settings))
+        try:
+            self._dispatcher = Dispatcher(
+                settings,
+                clock=clock,
+                wall=wall,
+                rng=rng,
+                admission=admission,
+                spending=spending,
+                desk=desk,
+                book=book,
+            )
+        except BaseException:
+            await uncancelled(book.close())
+            raise
         self._credentials = credentials
-        self._dispatcher = Dispatcher(
-            settings,
-            clock=clock,
-            wall=wall,
-            rng=rng,
-            admission=admission,
-            spending=spending,
-            desk=desk,
-            book=await _open_book(settings),
-        )
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -58,6 +58,8 @@ class Sink:
 
     async def more(self) -> None:
         """Until something was put, or `wake` was called."""
+        if self._wake is not None:
+            raise RuntimeError("a stream is read by one task at a time, and another one waits for its next piece")
         self._wake = asyncio.get_running_loop().create_future()
         try:
             await self._wake

@@ -1,0 +1,83 @@
+"""Opening a Runtime: what cannot be opened leaves nothing open, and one that is open is used where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.admission import CountingGate
+from interlock.errors import InterlockError, JobCancelledError
+from interlock.runtime import LLMCall, Runtime, RuntimeSettings
+
+
+def store_threads() -> int:
+    return sum(thread.name == "interlock-store" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def settings(world: Any, tmp_path: Path) -> Any:
+    return lambda **changes: world.settings(store=f"sqlite:///{tmp_path}/s.db", **changes)
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"accounts": (CountingGate("db:x", 1),)}])
+async def test_settings_that_prove_wrong_late_leave_no_store_open(settings: Any, wrong: dict[str, Any]) -> None:
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    from interlock.runtime import DatabaseProvider
+
+    engine = create_async_engine("sqlite+aiosqlite:///:memory:")
+    given: RuntimeSettings = settings(databases=(DatabaseProvider("x", engine),), **wrong)
+    before = store_threads()
+    with pytest.raises(ValueError, match=r"max_workers|another held account"):
+        async with Runtime(given):
+            pass
+    assert store_threads() == before
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_cancelled_while_it_opens_it_leaves_no_store_open(settings: Any, turns: int) -> None:
+    before = store_threads()
+
+    async def use() -> None:
+        async with Runtime(settings()):
+            await asyncio.get_running_loop().create_future()
+
+    task = asyncio.create_task(use())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store_threads() == before
+
+
+async def test_opened_twice_at_once_it_opens_once(settings: Any) -> None:
+    runtime = Runtime(settings())
+    first, second = await asyncio.gather(runtime.__aenter__(), runtime.__aenter__(), return_exceptions=True)
+    assert first is runtime
+    assert isinstance(second, InterlockError)
+    await runtime.__aexit__(None, None, None)
+    async with runtime:  # a closed one may be opened again
+        pass
+
+
+async def test_a_handle_is_refused_in_another_thread(world: Any, runtime: Runtime, Step: Any) -> None:
+    world.provider.script(Step(latency_s=100))
+    handle = runtime.submit(LLMCall("x"))
+    await world.clock.settle()
+
+    async def waits() -> None:
+        await handle
+
+    for use in (lambda: asyncio.run(waits()), handle.cancel, lambda: runtime.submit(LLMCall("y"))):
+        with pytest.raises(InterlockError, match="another event loop"):
+            await asyncio.to_thread(use)
+    assert handle.cancel()
+    with pytest.raises(JobCancelledError):
+        await world.until(handle)
+    assert await asyncio.to_thread(handle.cancel) is False  # over: there is nothing to touch
