@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.catalog.spec import ModelBinding
 
 from .answer import Answer
-from .conversation import Conversation, Message
-from .delivery import deliver, start
+from .conversation import Conversation
+from .delivery import MAX_CONTINUATIONS, deliver, joined, start
 from .lifecycle import CallAttempt
 from .options import CallOptions, StreamingMode
 from .record import CallSeat
@@ -19,9 +18,6 @@ from .watch import Watch
 
 if TYPE_CHECKING:
     from .abstract import AbstractLLMClient, Call
-
-#: How often a paused turn is taken up again before its answer is returned as it is.
-MAX_CONTINUATIONS = 8
 
 
 class BoundLLMClient:
@@ -49,8 +45,8 @@ class BoundLLMClient:
         for _ in range(MAX_CONTINUATIONS):
             if response.stop_reason is not StopReason.PAUSE_TURN:
                 break
-            further = asked.assistant(response.message.blocks)
-            response = _joined(response, await self._ask(further, options, response_model))
+            further = asked.assistant(response.blocks)
+            response = joined(response, await self._ask(further, options, response_model))
         return response
 
     def stream_response(
@@ -61,9 +57,14 @@ class BoundLLMClient:
         response_model: type[Any] | None = None,
         mode: StreamingMode = StreamingMode.LIVE,
     ) -> ResponseStream:
-        """Ask once and read the answer in pieces. What is wrong with the request is raised here, before any sending."""
-        call = self._client.prepare(self._binding, conversation, options, response_model, stream=True)
-        return ResponseStream(self._client, call, self._seat, StreamingMode(mode))
+        """Ask once and read the answer in pieces. What is wrong with the request is raised here, before any sending.
+        A paused turn is continued, as in a whole answer."""
+
+        def prepare(asked: Conversation) -> Call:
+            return self._client.prepare(self._binding, asked, options, response_model, stream=True)
+
+        call = prepare(Conversation.of(conversation))
+        return ResponseStream(self._client, call, self._seat, StreamingMode(mode), prepare)
 
     def get_upstream_retries(self) -> int:
         """How many re-runs a job gets by default after this provider's transient failures."""
@@ -101,15 +102,3 @@ class BoundLLMClient:
         # Raised outside the handler, so that no SDK error (and no request header) hangs on its chain.
         await attempt.fail(failure)
         raise failure
-
-
-def _joined(first: LLMResponse, then: LLMResponse) -> LLMResponse:
-    """A paused turn and its continuation as one answer, paid for together."""
-    cost = None if first.cost is None or then.cost is None else first.cost + then.cost
-    return replace(
-        then,
-        message=Message("assistant", (*first.message.blocks, *then.message.blocks)),
-        usage=first.usage + then.usage,
-        cost=cost,
-        latency_s=first.latency_s + then.latency_s,
-    )

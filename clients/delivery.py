@@ -12,7 +12,7 @@ from interlock.catalog.words import Kind
 from interlock.errors import InterlockError, UpstreamError
 
 from .answer import Answer
-from .conversation import TextBlock, ThinkingBlock, ToolUseBlock
+from .conversation import Message, TextBlock, ThinkingBlock, ToolUseBlock
 from .gates import Judged, judge
 from .lifecycle import CallAttempt
 from .record import CallRecord, CallSeat
@@ -20,6 +20,9 @@ from .response import LLMResponse
 
 if TYPE_CHECKING:
     from .abstract import AbstractLLMClient, Call
+
+#: How often a paused turn is taken up again before its answer is returned as it is.
+MAX_CONTINUATIONS = 8
 
 
 def start(client: AbstractLLMClient, call: Call, seat: CallSeat) -> CallAttempt:
@@ -108,4 +111,17 @@ def _response(answer: Answer, judged: Judged, record: CallRecord) -> LLMResponse
         parsed=judged.parsed,
         refusal_category=answer.refusal_category,
         refusal_explanation=answer.refusal_explanation,
+    )
+
+
+def joined(first: LLMResponse, then: LLMResponse) -> LLMResponse:
+    """A paused turn and its continuation as one answer, paid for together."""
+    cost = None if first.cost is None or then.cost is None else first.cost + then.cost
+    return replace(
+        then,
+        message=Message("assistant", (*first.blocks, *then.blocks)),
+        usage=first.usage + then.usage,
+        cost=cost,
+        latency_s=first.latency_s + then.latency_s,
+        first_piece_s=first.first_piece_s,
     )

@@ -18,6 +18,7 @@ import contextlib
 import warnings
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,13 @@ from interlock.catalog.usage import Usage
 from interlock.errors import StreamBufferError, StreamInterruptedError, TransientUpstreamError, UpstreamError
 
 from .answer import Draft
-from .delivery import deliver, start
+from .conversation import Conversation
+from .delivery import MAX_CONTINUATIONS, deliver, joined, start
 from .lifecycle import CallAttempt
 from .options import StreamingMode
 from .outcomes import outcome_of
 from .record import CallSeat
-from .response import LLMResponse, Piece, PieceKind
+from .response import LLMResponse, Piece, PieceKind, StopReason
 from .watch import AttemptTimeout, Watch
 
 if TYPE_CHECKING:
@@ -51,11 +53,22 @@ _END: Any = object()
 class ResponseStream:
     """An async iterator of `Piece`, and an async context manager. One reader. `response` is there after the last piece.
 
-    Nothing is sent before the first piece is asked for.
+    Nothing is sent before the first piece is asked for. A turn that the provider pauses is continued as further calls,
+    which `prepare` makes ready.
     """
 
-    def __init__(self, client: AbstractLLMClient, call: Call, seat: CallSeat, mode: StreamingMode) -> None:
+    def __init__(
+        self,
+        client: AbstractLLMClient,
+        call: Call,
+        seat: CallSeat,
+        mode: StreamingMode,
+        prepare: Callable[[Conversation], Call],
+    ) -> None:
         self._client, self._call, self._seat, self._mode = client, call, seat, mode
+        self._asked, self._prepare = call.conversation, prepare
+        self._paused: LLMResponse | None = None  # the turn so far
+        self._continuations = 0
         self._draft = Draft()
         self._waiting: deque[Piece] = deque()  # read, and not yet given out
         self._attempt: CallAttempt | None = None
@@ -65,7 +78,7 @@ class ResponseStream:
         self._closing: asyncio.Task[None] | None = None
         self._holds_connection = False
         self._delivered = False
-        self._ended = False
+        self._ended = self._closed = False
         self._late_failure: Exception | None = None
         self._response: LLMResponse | None = None
 
@@ -79,7 +92,7 @@ class ResponseStream:
     @property
     def partial(self) -> str:
         """The text that has come so far."""
-        return self._draft.partial
+        return (self._paused.text if self._paused else "") + self._draft.partial
 
     async def finish(self) -> LLMResponse:
         """Read what is left and return the response."""
@@ -89,6 +102,7 @@ class ResponseStream:
 
     async def aclose(self) -> None:
         """Stop: settle to what was seen, record, give the connection back. After the end it does nothing."""
+        self._closed = True
         if not self._ended:
             self._abandon()
         await self._close_wire()
@@ -148,8 +162,7 @@ class ResponseStream:
             failure = None if self._draft.complete else self._without_end()
         if failure is not None:
             await self._fail(failure)
-        await self._complete()
-        return True
+        return await self._complete()
 
     def _hurry_once_complete(self) -> None:
         """What may still follow the end (a usage report) follows at once. A server that then holds the connection open
@@ -198,20 +211,42 @@ class ResponseStream:
         if pieces:
             assert self._attempt is not None
             self._attempt.first_piece()
-            self._waiting.extend(pieces)
+            before = len(self._paused.blocks) if self._paused else 0
+            self._waiting.extend(
+                pieces if not before else [replace(one, block_index=one.block_index + before) for one in pieces]
+            )
 
-    async def _complete(self) -> None:
+    async def _complete(self) -> bool:
+        """The wire's end. True: the response is among the pieces; False: the turn was paused and goes on."""
         assert self._attempt is not None
         self._ended = True
         self._let_go()
         try:
             await self._close_wire()
             response = await deliver(self._client, self._call, self._attempt, self._draft.answer())
-        finally:
+        except BaseException:
             if not self._attempt.ended:
                 self._attempt.abandon(self._seen())
+            if not self._delivered:
+                self._waiting.clear()
+            raise
+        if self._paused is not None:
+            response = joined(self._paused, response)
+        paused = response.stop_reason is StopReason.PAUSE_TURN and self._continuations < MAX_CONTINUATIONS
+        if paused and not self._closed:
+            self._continue(response)
+            return False
         self._response = response
         self._waiting.append(Piece(kind=PieceKind.RESPONSE, response=response))
+        return True
+
+    def _continue(self, so_far: LLMResponse) -> None:
+        """The next read sends the turn so far back, for the provider to go on with."""
+        self._call = self._prepare(self._asked.assistant(so_far.blocks))
+        self._paused, self._draft = so_far, Draft()
+        self._continuations += 1
+        self._attempt = self._watch = None
+        self._ended = False
 
     async def _fail(self, failure: Exception) -> None:
         """Settle, record, give the connection back, and raise."""
@@ -238,7 +273,7 @@ class ResponseStream:
         }
         return StreamInterruptedError(
             f"the stream broke after its first piece: {failure}",
-            partial=self._draft.partial,
+            partial=self.partial,
             usage=failure.usage,
             provider_code=failure.provider_code or failure.code,
             **known,

@@ -10,9 +10,15 @@ from interlock.admission.outcome import Dimension, OutcomeKind
 from interlock.catalog.pricing import cost
 from interlock.catalog.usage import Usage
 from interlock.clients.conversation import Conversation, ThinkingBlock
+from interlock.clients.options import StreamingMode
 from interlock.clients.response import PieceKind, StopReason
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider, Step
-from interlock.errors import ProviderRefusalError
+from interlock.errors import (
+    OutputTruncatedError,
+    ProviderRefusalError,
+    StreamInterruptedError,
+    TransientUpstreamError,
+)
 
 
 def start(**usage: Any) -> dict[str, Any]:
@@ -93,7 +99,6 @@ async def test_reasoning_is_a_part_of_the_output(bench, anthropic):
         ("end_turn", StopReason.END_TURN),
         ("stop_sequence", StopReason.STOP_SEQUENCE),
         ("tool_use", StopReason.TOOL_USE),
-        ("pause_turn", StopReason.PAUSE_TURN),
         (None, StopReason.END_TURN),
         ("quite_new", StopReason.END_TURN),
         (7, StopReason.END_TURN),
@@ -189,18 +194,62 @@ async def test_redacted_thinking_goes_back_unchanged(bench, anthropic):
     assert bench.sent["messages"][1]["content"][0] == {"type": "redacted_thinking", "data": "b3BhcXVl"}
 
 
-async def test_a_paused_turn_is_continued_as_a_further_call(bench, anthropic):
+@pytest.mark.parametrize("mode", [None, *StreamingMode])
+async def test_a_paused_turn_is_continued_as_a_further_call(bench, anthropic, mode):
     client, seat = bench.client(anthropic)
     bench.script(Step.answer("First part,", stop_reason="pause_turn", input_tokens=10, output_tokens=3),
                  Step.answer(" second part.", input_tokens=14, output_tokens=4))  # fmt: skip
-    response = await client.single_response("Go.")
+    if mode is None:
+        response = await client.single_response("Go.")
+    else:
+        async with client.stream_response("Go.", mode=mode) as stream:
+            pieces = [piece async for piece in stream]
+        response = stream.response
+        assert "".join(piece.text for piece in pieces) == stream.partial == response.text
+        assert [piece.response for piece in pieces if piece.kind is PieceKind.RESPONSE] == [response]
+        assert {piece.block_index for piece in pieces if piece.text} == {0, 1}
     assert response.text == "First part, second part."
     assert response.stop_reason is StopReason.END_TURN
     assert (response.usage.input_tokens, response.usage.output_tokens) == (24, 7)
     assert response.cost == seat.records[0].cost + seat.records[1].cost
     assert bench.sent["messages"][-1]["role"] == "assistant"
+    assert bench.sent.get("stream", False) is (mode is not None)
     assert len(seat.permits) == 2
     seat.check_books()
+
+
+@pytest.mark.parametrize("mode", StreamingMode)
+async def test_a_continuation_that_fails_is_an_interruption_only_for_who_saw_the_turn_begin(bench, anthropic, mode):
+    client, seat = bench.client(anthropic)
+    bench.script(Step.answer("First part,", stop_reason="pause_turn"), Step.server_error())
+    stream = client.stream_response("Go.", mode=mode)
+    live = mode is StreamingMode.LIVE
+    if live:
+        assert (await anext(stream)).text == "First part,"
+    with pytest.raises(StreamInterruptedError if live else TransientUpstreamError) as caught:
+        await stream.finish()
+    assert getattr(caught.value, "partial", "") == ("First part," if live else "")
+    assert seat.records[0].outcome == "ok"
+    seat.check_books()
+
+
+async def test_a_turn_paused_without_end_is_given_out_as_it_is(bench, anthropic):
+    client, seat = bench.client(anthropic)
+    bench.provider.always(Step.answer("on ", stop_reason="pause_turn"))
+    for response in (await client.single_response("Go."), await client.stream_response("Go.").finish()):
+        assert response.stop_reason is StopReason.PAUSE_TURN
+        assert response.text == "on " * 9
+    assert len(seat.records) == 18
+
+
+async def test_what_was_cut_off_in_safe_mode_gives_out_nothing(bench, anthropic):
+    client, _ = bench.client(anthropic)
+    bench.script(Step.answer("A part", stop_reason="max_tokens"))
+    stream = client.stream_response("Go.", mode=StreamingMode.SAFE)
+    with pytest.raises(OutputTruncatedError):
+        await anext(stream)
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
 
 
 async def test_b15_a_refusal_in_mid_stream_keeps_its_details(bench, anthropic):
