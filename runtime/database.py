@@ -8,7 +8,9 @@ delivered; a failed, stopped or cancelled attempt is rolled back. Works on any S
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ from .uncancelled import uncancelled
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult, Executable, ScalarResult
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+
+log = logging.getLogger("interlock.runtime")
 
 #: Rows of parameters, or one.
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -146,7 +150,7 @@ class DatabaseSession:
             await self.rollback()
             raise
         self._connection = None
-        await connection.close()
+        await self._give_back(connection)
 
     async def rollback(self) -> None:
         """Undo and return the connection, or throw it away where that fails."""
@@ -156,7 +160,20 @@ class DatabaseSession:
             return
         try:
             await connection.rollback()
-        except Exception:
-            await connection.invalidate()
-        finally:
+        except Exception as error:
+            self._warn("a rollback failed, so its connection is thrown away", error)
+            with suppress(Exception):
+                await connection.invalidate()
+        await self._give_back(connection)
+
+    async def _give_back(self, connection: AsyncConnection) -> None:
+        """How the transaction ended is settled by now: a connection that will not go back changes nothing of it."""
+        try:
             await connection.close()
+        except Exception as error:
+            self._warn("a connection could not be given back, so it is thrown away", error)
+            with suppress(Exception):
+                await connection.invalidate()
+
+    def _warn(self, what: str, error: Exception) -> None:
+        log.warning("database %r: %s (%s)", self._need.provider.name, what, type(error).__name__)

@@ -66,18 +66,23 @@ class GuardedStream:
         self._inner, self._stopper = inner, stopper
 
     async def __aenter__(self) -> GuardedStream:
+        self._stopper.check()
+        self._stopper.opened(self)
         await self._stopper.run(self._inner.__aenter__())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stopper.closed(self)
         await self._inner.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> GuardedStream:
         return self
 
     async def __anext__(self) -> Piece:
+        self._stopper.check()
+        self._stopper.opened(self)
         return await self._stopper.run(self._inner.__anext__())
 
     @property
@@ -92,9 +97,12 @@ class GuardedStream:
 
     async def finish(self) -> LLMResponse:
         """Read what is left and return the response."""
+        self._stopper.check()
+        self._stopper.opened(self)
         return await self._stopper.run(self._inner.finish())
 
     async def aclose(self) -> None:
+        self._stopper.closed(self)
         await self._inner.aclose()
 
 

@@ -191,12 +191,17 @@ class JobResources:
         self.stopper.stop(reason)
 
     def finish_now(self) -> bool:
-        """Without a database, and with every record committed: a client has waited for its own."""
-        self.settling = not self._sessions and all(_is_written(committed) for committed in self._commits)
+        """Without a database, with nothing left under way, and with every record committed: a client has waited for its
+        own."""
+        written = all(_is_written(committed) for committed in self._commits)
+        self.settling = not self._sessions and self.stopper.idle and written
+        if self.settling:
+            self.stopper.stop(self._over())
         return self.settling
 
     async def finish(self) -> None:
         """All records committed, then the user's transactions, in the order of their names."""
+        await self.stopper.over(self._over())
         for committed in self._commits:
             await committed
         self.settling = True
@@ -206,12 +211,15 @@ class JobResources:
     async def abandon(self) -> None:
         """Everything rolled back and returned; records that are queued are waited for."""
         self.settling = True
-        self.stopper.reason = self.stopper.reason or InterlockError(f"the run of job {self.job_name} is over")
+        await self.stopper.over(self._over())
         for session in self._sessions.values():
             await session.rollback()
         for committed in self._commits:
             if isinstance(committed, asyncio.Future):
                 await asyncio.wait((committed,))
+
+    def _over(self) -> InterlockError:
+        return InterlockError(f"the run of job {self.job_name} is over, and so is the use of what it was granted")
 
 
 def _is_written(committed: Awaitable[None]) -> bool:
