@@ -19,6 +19,9 @@ from .conversation import Block, Message, TextBlock, ThinkingBlock, ToolUseBlock
 from .extract import is_sound
 from .response import Piece, PieceKind, StopReason
 
+#: More than one request can use. A larger count is a mistake, and as a debt it would close the pool for ever.
+MOST_TOKENS = 10**9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadToolCall:
@@ -214,7 +217,9 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 and value == int(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= MOST_TOKENS:
+        return False
+    return value == int(value)
 
 
 def _sound(text: str) -> str:

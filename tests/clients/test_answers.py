@@ -179,6 +179,7 @@ def test_usage_keeps_the_last_value_of_each_field():
     draft.count(input_tokens=25, output_tokens=1, cache_read_tokens=1000)
     draft.count(output_tokens=7)
     draft.count(input_tokens=None, output_tokens=15, cache_read_tokens=None)
+    draft.count(input_tokens=10**30, output_tokens=float("inf"), cache_read_tokens=float("nan"))
     draft.count(output_tokens="many", input_tokens=True, cache_write_tokens=-3, reasoning_tokens=1.5)
     assert draft.usage == Usage(input_tokens=25, output_tokens=15, cache_read_tokens=1000)
 
