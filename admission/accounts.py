@@ -47,6 +47,8 @@ class Account:
     metered: ClassVar[bool] = False
     #: Only a level may owe: the first demand after a hold passes whatever the level says.
     owed: bool = False
+    #: Of a level: what was granted and has not been sent yet.
+    unsent: float = 0.0
     #: Of a level: seconds of its published refill that one unit takes.
     unit_s: float = 0.0
     #: Only a level has one: the limiter of its pool.
@@ -72,8 +74,14 @@ class Account:
     def give(self, now: float, amount: float) -> None:
         raise NotImplementedError
 
+    def left(self, now: float, amount: float) -> None:
+        """Of a level: `amount` of what is unsent has been sent, or never will be."""
+
     def fit_at(self, now: float, need: float, *, first: bool) -> float:
-        """When `need` fits if nobody else draws; inf where only a release helps. `first`: nobody older claims it."""
+        """When `need` fits if nobody else draws and all that was granted is sent now; inf where only a release helps.
+
+        `first`: nobody older claims it.
+        """
         raise NotImplementedError
 
     def cost(self, amount: float) -> float:
@@ -172,9 +180,14 @@ class Level(Account):
     `published_rate` is what the limit says; `rate` what the throttle leaves of it. While `now < held_until` the level
     is closed and does not refill: `full_at` already counts from the end of the hold. `owed` lets the first demand
     after a hold pass on credit, so that a pool restarts with one call and then follows its refill.
+
+    A provider charges a call when it arrives, not when it is granted here. What is granted and not yet sent (`unsent`:
+    a loop that was busy, an SDK that was loading) is about to be taken from the provider's bucket, which can hold no
+    more than `capacity` until then. So the level never refills above `capacity - unsent`: otherwise everything that
+    left late would arrive together with what the level had gained meanwhile, and be refused.
     """
 
-    __slots__ = ("full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s")
+    __slots__ = ("full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s", "unsent")
 
     metered: ClassVar[bool] = True
 
@@ -184,24 +197,31 @@ class Level(Account):
             raise ValueError(f"account {name!r}: the rate must be above 0 a second, not {rate}")
         self.rate = self.published_rate = rate
         self.unit_s = 1.0 / rate
-        self.full_at, self.held_until, self.owed = now, -inf, False
+        self.full_at, self.held_until, self.owed, self.unsent = now, -inf, False, 0.0
         self.part = part  # which count of a charge it meters
         self.pool = None
 
     def free(self, now: float) -> float:
         if now < self.held_until:
             return -inf
-        lack = (self.full_at - now) * self.rate
-        return self.capacity - lack if lack > 0 else self.capacity
+        lack, unsent = (self.full_at - now) * self.rate, self.unsent
+        return self.capacity - (lack if lack > unsent else unsent)
 
     def level(self, now: float) -> float:
         """The level at `now`; during a hold, the level it will have when the hold ends."""
         lack = (self.full_at - max(now, self.held_until)) * self.rate
-        return self.capacity - lack if lack > 0 else self.capacity
+        return self.capacity - max(lack, self.unsent)
 
     def take(self, now: float, amount: float) -> None:
         full_at = self.full_at
         self.full_at = (full_at if full_at > now else now) + amount / self.rate
+
+    def left(self, now: float, amount: float) -> None:
+        """Of what was granted, `amount` has been sent, or will not be (it is given back next): no longer unsent."""
+        empty_s = self.unsent / self.rate
+        if self.full_at - now < empty_s:
+            self.full_at = now + empty_s  # what it has not refilled for as long as that was on its way
+        self.unsent = self.unsent - amount if self.unsent > amount else 0.0
 
     def give(self, now: float, amount: float) -> None:
         """A refund, or (negative) a debt."""
@@ -213,7 +233,8 @@ class Level(Account):
     def fit_at(self, now: float, need: float, *, first: bool) -> float:
         if first and self.owed:
             return self.held_until
-        return max(self.full_at - (self.capacity - need) / self.rate, self.held_until)
+        full_at = max(self.full_at, now + self.unsent / self.rate) if self.unsent else self.full_at
+        return max(full_at - (self.capacity - need) / self.rate, self.held_until)
 
     def cost(self, amount: float) -> float:
         return amount * self.unit_s
@@ -237,6 +258,7 @@ class Level(Account):
     def set_limit(self, now: float, capacity: float, published_rate: float, rate: float) -> None:
         level = self.level(now)
         self.capacity, self.published_rate, self.unit_s, self.rate = capacity, published_rate, 1 / published_rate, rate
+        self.unsent = min(self.unsent, capacity)
         self.set_level(now, level)
 
     def hold(self, now: float, until: float, *, drain: bool) -> None:
@@ -276,6 +298,8 @@ class OpenLevel(Level):
         self.next_at = now + self.EVERY_S
 
     def give(self, now: float, amount: float) -> None: ...
+
+    def left(self, now: float, amount: float) -> None: ...
 
     def fit_at(self, now: float, need: float, *, first: bool) -> float:
         if self.credits < 1 and not (first and self.owed):

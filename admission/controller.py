@@ -145,6 +145,9 @@ class Admission:
 
     def _grant(self, waiting: Waiting) -> None:
         waiting._reservation = Reservation(self, waiting)
+        if waiting._charges:
+            for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
+                level.unsent += n
         self._granted += 1
         self._delivery.put(waiting)
 
@@ -194,6 +197,9 @@ class Admission:
             self._granted -= 1
             if waiting.share is not None and waiting._charges and waiting.group.lead.active:
                 waiting.share.credit += waiting.group.cost(waiting.amounts)
+            if waiting._charges:
+                for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
+                    level.left(now, n)
             self._tell(self._line.give(waiting.group.accounts, waiting.amounts, now), now)
         return True
 
@@ -292,6 +298,19 @@ class Admission:
         self._tell(decided, now)
 
     # What a reservation and its permits do.
+
+    def left(self, pool: Pool, waiting: Waiting, charge: Charge) -> None:
+        """A call that was granted is being sent, or never will be: its pool refills again."""
+        now = self.clock.now()
+        stopped = False
+        for level in pool.limiter.accounts:
+            if pool.reshaped and level not in waiting.group.accounts:
+                continue
+            level.left(now, charge[level.part])
+            if level.watchers and level.watchers[0][2].wake == inf:
+                stopped = True  # its oldest head could not tell when it fits
+        if stopped:
+            self._tell(self._line.recheck(pool.limiter.accounts, now), now)
 
     def settle(
         self, pool: Pool, waiting: Waiting, reserved: Charge | None, used: Charge, *, drained: bool = False

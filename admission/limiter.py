@@ -184,7 +184,7 @@ class TokenBucketRateLimiter:
                     changed[dimension.value] = (before, state.limit)
             if state.remaining is not None and now >= level.held_until:
                 rounding = TOKEN_ROUNDING if level.part and state.remaining % TOKEN_ROUNDING == 0 else 0
-                at_most = state.remaining + rounding + (now - sent_at) * level.published_rate
+                at_most = state.remaining + rounding + (now - sent_at) * level.published_rate - level.unsent
                 if -inf < at_most < level.level(now):
                     level.set_level(now, at_most)
         return changed

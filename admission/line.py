@@ -394,7 +394,7 @@ class Line:
                 if other is group:
                     break
                 first = False
-            if need <= account.capacity:  # else an older head's claim must go first
+            if need <= account.capacity - account.unsent:  # else an older claim must go, or what is unsent leave, first
                 at = account.fit_at(now, need, first=first)
                 if at <= now:
                     at = now + TICK_S

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf
 
-from .accounts import Account, Gate
+from .accounts import Account, Gate, Level
 
 NO_TICKET = 1 << 62
 
@@ -77,6 +77,7 @@ class Group:
         "lead",
         "levels",
         "metered",
+        "meters",
         "refused",
         "returned",
         "ticket",
@@ -92,6 +93,7 @@ class Group:
         self.levels = sum(1 for account in accounts if account.pool is pool) if pool is not None else 1
         #: The metered accounts come first; these are the others.
         self.metered = sum(1 for account in accounts if account.metered)
+        self.meters: tuple[Level, ...] = tuple([account for account in accounts if isinstance(account, Level)])
         self.held: tuple[Gate, ...] = tuple([account for account in accounts if isinstance(account, Gate)])
         self.flows: dict[tuple[int, str], Flow] = {}
         self.heap: list[tuple[int, float, int, Flow]] = []  # virtual times as they were when pushed: mended when met

@@ -32,7 +32,9 @@ UNSENT = CallOutcome(kind=OutcomeKind.UNSENT)
 class Permit:
     """One wire request: see `CallPermit`. `reserved` is what stands charged for it, None where it is unmetered."""
 
-    __slots__ = ("_admission", "_call", "_epoch", "_sent_at", "_state", "_waiting", "reserved", "undeclared")
+    __slots__ = (
+        "_admission", "_call", "_epoch", "_granted", "_sent_at", "_state", "_waiting", "reserved", "undeclared"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -42,8 +44,10 @@ class Permit:
         reserved: Charge | None,
         epoch: int,
         undeclared: bool,
+        granted: Charge | None,
     ) -> None:
         self._admission, self._waiting, self._call, self._epoch = admission, waiting, call, epoch
+        self._granted = granted  # the part of `reserved` that came with the grant: unsent until now
         self.reserved, self.undeclared = reserved, undeclared
         self._state, self._sent_at = OPEN, 0.0
 
@@ -60,6 +64,8 @@ class Permit:
         if self._state == OPEN:
             self._state = SENT
             self._sent_at = now = self._admission.clock.now()
+            if self._granted is not None:
+                self._admission.left(self._call.pool, self._waiting, self._granted)
             throttle = self._call.pool.limiter.throttle
             # Sent into a hold by a job that was granted before it: its 429 would be old news.
             if now >= throttle.held_until:
@@ -71,6 +77,8 @@ class Permit:
         if state == CLOSED:
             return
         self._state = CLOSED
+        if state == OPEN and self._granted is not None:
+            self._admission.left(call.pool, self._waiting, self._granted)
         if state == OPEN or outcome.kind is OutcomeKind.UNSENT:
             self._admission.settle(call.pool, self._waiting, self.reserved, NOTHING)
             return
@@ -152,13 +160,14 @@ class Reservation:
         waiting, calls = self._waiting, self._waiting.demand.calls
         index = 0 if len(calls) == 1 and calls[0].key is key else self._place(key)
         call, undeclared = calls[index], False
-        reserved: Charge | None = None
+        granted: Charge | None = None
         if waiting._charges:
             declared = self._unused[index] > 0 and not self.released
             if declared:
                 self._unused[index] -= 1
-                reserved = waiting._charges[index]
+                granted = waiting._charges[index]
             undeclared = not declared or input_tokens > call.input_tokens or output_tokens > call.output_tokens
+        reserved = granted
         if undeclared:
             call = CallCharge(
                 key=call.key,
@@ -168,7 +177,7 @@ class Reservation:
                 output_tokens=output_tokens,
             )
             reserved = self._admission.charge_more(call, reserved)
-        permit = Permit(self._admission, waiting, call, reserved, self._epochs[index], undeclared)
+        permit = Permit(self._admission, waiting, call, reserved, self._epochs[index], undeclared, granted)
         self._permits.append(permit)
         return permit
 
@@ -197,5 +206,6 @@ class Reservation:
         if waiting._charges and any(self._unused):
             for call, charge, unused in zip(waiting.demand.calls, waiting._charges, self._unused, strict=True):
                 for _ in range(unused):
+                    self._admission.left(call.pool, waiting, charge)
                     self._admission.settle(call.pool, waiting, charge, NOTHING)
         self._admission.end(waiting)

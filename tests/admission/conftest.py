@@ -31,6 +31,9 @@ class House:
         self.granted: list[Reservation] = []
         self.refused: list[AdmissionError] = []
         self.answers: dict[str, Reservation | AdmissionError] = {}
+        #: Whether whatever is granted is sent at once, as a job would; else nothing is until `finish`.
+        self.sends = False
+        self.sent: dict[Reservation, list[Any]] = {}
 
     def pool(self, name: str = "p", **limits: Any) -> Pool:
         return self.admission.pool(name, Limits(**limits))
@@ -52,6 +55,9 @@ class House:
             assert label == "" or label not in self.answers, f"{label} was answered twice"
             self.answers[label] = reservation
             self.granted.append(reservation)
+            if self.sends:
+                calls = [call for call in demand.calls for _ in range(call.count)]
+                self.sent[reservation] = [self._send(reservation, call) for call in calls]
 
         def refused(error: AdmissionError) -> None:
             assert label == "" or label not in self.answers, f"{label} was answered twice"
@@ -61,7 +67,13 @@ class House:
         return self.admission.submit(demand, granted, refused, ticket=ticket)
 
     @staticmethod
+    def _send(reservation: Reservation, call: CallCharge) -> Any:
+        permit = reservation.permit(call.key, input_tokens=call.input_tokens, output_tokens=call.output_tokens)
+        permit.sent()
+        return permit
+
     def finish(
+        self,
         reservation: Reservation,
         kind: OutcomeKind = OutcomeKind.COMPLETED,
         *,
@@ -69,10 +81,9 @@ class House:
         release: bool = True,
         **outcome: Any,
     ) -> None:
-        """Send every declared call of the first key and close it; then release."""
-        call = reservation.demand.calls[0]
-        permit = reservation.permit(call.key, input_tokens=call.input_tokens, output_tokens=call.output_tokens)
-        permit.sent()
+        """Send the next declared call of the first key, if it was not, and close it; then release."""
+        sent = self.sent.get(reservation)
+        permit = sent.pop(0) if sent else self._send(reservation, reservation.demand.calls[0])
         usage = None if used is None else Usage(input_tokens=used[0], output_tokens=used[1])
         permit.close(CallOutcome(kind=kind, usage=usage, **outcome))
         if release:

@@ -43,6 +43,7 @@ async def test_a_demand_that_names_nothing_is_granted(house) -> None:
 
 
 async def test_the_instant_of_a_grant_is_exact(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)  # 10 a second, 600 at once
     for size in (600, 55, 17):
         house.ask(house.call(pool, size))
@@ -56,6 +57,7 @@ async def test_the_instant_of_a_grant_is_exact(house) -> None:
 
 
 async def test_waits_are_told_by_the_account_they_were_for(house) -> None:
+    house.sends = True
     pool, db = house.pool(tpm=600), house.admission.account(DatabaseGate("d", 1))
     house.ask(house.call(pool, 600), held=((db, 1),))
     house.ask(house.call(pool, 60), held=((db, 1),))
@@ -68,6 +70,7 @@ async def test_waits_are_told_by_the_account_they_were_for(house) -> None:
 
 
 async def test_b04_oversize_is_refused_at_once_and_blocks_nobody(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=100)
     with pytest.raises(NeverFitsError) as refused:
         house.ask(house.call(pool, 101), label="import")
@@ -84,6 +87,7 @@ async def test_b04_oversize_is_refused_at_once_and_blocks_nobody(house) -> None:
 
 
 async def test_b04_a_limit_that_shrinks_refuses_those_it_can_no_longer_hold(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     for label, size in (("first", 600), ("large", 600), ("small", 50)):
         house.ask(house.call(pool, size), label=label)
@@ -95,6 +99,7 @@ async def test_b04_a_limit_that_shrinks_refuses_those_it_can_no_longer_hold(hous
 
 
 async def test_b05_all_or_nothing_and_nothing_lost_in_five_refusals(house) -> None:
+    house.sends = True
     pool, db = house.pool(rpm=5, tpm=1000), house.admission.account(DatabaseGate("d", 1))
     house.ask(house.call(pool, 1000), held=((db, 1),), label="holder")
     await house.clock.settle()
@@ -137,6 +142,7 @@ async def test_b07_five_calls_in_one_tick_never_pass_the_limit(house) -> None:
 
 
 async def test_b72_a_refused_ask_changes_nothing(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=100, burst_s=60)
     house.ask(house.call(pool, 95))
     await house.clock.settle()
@@ -236,6 +242,7 @@ async def test_a_wait_that_is_no_time_is_over_at_once(house, max_wait_s: float) 
 
 
 async def test_b58_waiting_stops_at_the_deadline_with_nothing_sent(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
     with pytest.raises(AdmissionTimeoutError) as at_once:
@@ -256,6 +263,7 @@ async def test_b58_waiting_stops_at_the_deadline_with_nothing_sent(house) -> Non
 
 
 async def test_b58_a_grant_at_the_very_deadline_counts(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
     house.ask(house.call(pool, 50), label="just", max_wait_s=5.0)
@@ -280,6 +288,7 @@ async def test_overflow_proceeds_without_a_reservation_and_owes_what_it_used(hou
 
 
 async def test_overflow_at_the_deadline_needs_what_it_holds(house) -> None:
+    house.sends = True
     pool, db = house.pool(tpm=600), house.admission.account(DatabaseGate("d", 1))
     house.ask(house.call(pool, 500), held=((db, 1),))
     house.ask(house.call(pool, 300), held=((db, 1),), label="no", max_wait_s=30.0, overflow="proceed")

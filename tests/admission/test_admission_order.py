@@ -10,6 +10,7 @@ from interlock.admission import (
 
 
 async def test_a_large_call_is_not_starved_by_small_ones(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
     house.ask(house.call(pool, 500), label="large", workflow="a")
@@ -21,6 +22,7 @@ async def test_a_large_call_is_not_starved_by_small_ones(house) -> None:
 
 
 async def test_what_the_head_cannot_use_passes_it(house) -> None:
+    house.sends = True
     pool, other = house.pool(tpm=600), house.pool("q", tpm=600)
     db = house.admission.account(DatabaseGate("d", 1, hold_s=1.0))
     house.ask(house.call(pool, 600))
@@ -39,6 +41,7 @@ async def test_what_the_head_cannot_use_passes_it(house) -> None:
 
 
 async def test_priority_goes_first_and_is_explained(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
     low = house.ask(house.call(pool, 100), label="low")
@@ -52,6 +55,7 @@ async def test_priority_goes_first_and_is_explained(house) -> None:
 
 
 async def test_workflows_share_a_pool_whatever_each_has_waiting(house) -> None:
+    house.sends = True
     pool = house.pool(rpm=60, burst_s=1)
     for i in range(200):
         house.ask(house.call(pool), label=f"many{i}", workflow="many")
@@ -65,6 +69,7 @@ async def test_workflows_share_a_pool_whatever_each_has_waiting(house) -> None:
 
 async def test_ever_new_workflows_do_not_starve_one_that_waits(house) -> None:
     """Each newcomer starts where the pool stands, not at nothing: who has waited longer is not passed for ever."""
+    house.sends = True
     pool = house.pool(rpm=60, burst_s=1)
     house.ask(house.call(pool), label="burst")
     for i in range(30):

@@ -34,6 +34,7 @@ async def test_a_waiting_demand_is_small_and_has_no_task_and_no_future(house) ->
 
 
 async def test_limits_per_day_hold_a_day_and_refill_over_it(house) -> None:
+    house.sends = True
     pool = house.pool(rpd=2, tpd=86_400)
     for i in range(3):
         waiting = house.ask(house.call(pool, 1_000), label=str(i))
@@ -47,6 +48,7 @@ async def test_limits_per_day_hold_a_day_and_refill_over_it(house) -> None:
 
 
 async def test_those_that_left_the_queue_are_swept_and_the_rest_keep_their_order(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
     head = house.ask(house.call(pool, 1), label="head")
@@ -73,6 +75,7 @@ async def test_workflows_that_come_and_go_are_forgotten(house) -> None:
 
 
 async def test_a_pool_learns_what_to_expect_of_its_latest_keys_only(house) -> None:
+    house.sends = True
     pool, accounting = house.pool(tpm=1_000), Accounting(output="expected")
     for i in range(300):
         house.ask(house.call(pool, 100, 5_000, key=f"k{i}", accounting=accounting), label=str(i))

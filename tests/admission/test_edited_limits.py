@@ -24,6 +24,7 @@ async def test_editing_the_catalog_keeps_the_level(house) -> None:
 
 
 async def test_editing_the_catalog_moves_the_waiting_to_the_new_limits_in_their_old_order(house) -> None:
+    house.sends = True
     pool, db = house.pool(tpm=60), house.admission.account(DatabaseGate("d", 1))
     house.ask(house.call(pool, 60), label="running")
     await house.clock.settle()
@@ -74,6 +75,7 @@ async def test_a_limit_that_came_after_the_grant_gets_nothing_back(house) -> Non
 
 
 async def test_a_limit_that_shrinks_refuses_those_in_the_queue_too(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600)
     house.ask(house.call(pool, 600))
     for label, size in (("head", 60), ("large", 500), ("small", 60)):

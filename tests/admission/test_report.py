@@ -19,6 +19,7 @@ from interlock.errors import NeverFitsError
 
 
 async def test_explain_is_exact_for_a_head(house) -> None:
+    house.sends = True
     pool = house.pool(tpm=600, rpm=600)
     house.ask(house.call(pool, 600))
     head = house.ask(house.call(pool, 120), label="head")
@@ -71,6 +72,7 @@ async def test_explain_says_when_only_a_release_helps(house) -> None:
 
 
 async def test_statistics_are_frozen_and_add_up(house) -> None:
+    house.sends = True
     pool, db = house.pool(tpm=600, rpm=60), house.admission.account(DatabaseGate("d", 1))
     for i in range(4):
         house.ask(house.call(pool, 300), held=((db, 1),), label=str(i))

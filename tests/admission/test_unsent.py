@@ -1,0 +1,75 @@
+"""What is granted and has not been sent stands before its pool's refill, as it does at the provider."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+
+async def test_nothing_refills_over_what_was_granted_and_has_not_left(house) -> None:
+    """A provider charges a call when it arrives: until then its bucket is full, and what is on its way will take it."""
+    pool = house.pool(tpm=600)  # 10 a second, 600 at once
+    for i in range(6):
+        house.ask(house.call(pool, 100), label=str(i))
+    await house.clock.advance(30)  # the loop was busy, or the SDK was loading
+    assert house.level("p:tokens") == 0.0
+    house.ask(house.call(pool, 100), label="next")
+    await house.clock.advance(0)
+    assert "next" not in house.answers
+    for i in range(6):
+        house._send(house.answers[str(i)], house.answers[str(i)].demand.calls[0])
+    await house.clock.advance(9.999)
+    assert "next" not in house.answers
+    await house.clock.advance(0.002)
+    assert "next" in house.answers
+
+
+async def test_what_never_leaves_comes_back_whole(house) -> None:
+    pool = house.pool(tpm=600)
+    house.ask(house.call(pool, 600), label="idle")
+    await house.clock.advance(30)
+    house.ask(house.call(pool, 600), label="next", max_wait_s=1.0 + 60.0)
+    house.answers["idle"].release()
+    await house.clock.advance(0)
+    assert "next" in house.answers
+    assert house.level("p:tokens") == 0.0
+
+
+async def test_a_head_that_what_is_unsent_stands_before_goes_once_that_has_left(house) -> None:
+    pool = house.pool(tpm=600)
+    house.ask(house.call(pool, 300), label="slow")
+    await house.clock.advance(60)
+    waiting = house.ask(house.call(pool, 400), label="head")
+    await house.clock.advance(60)
+    assert "head" not in house.answers
+    assert house.admission.explain(waiting).account == "p:tokens"
+    house._send(house.answers["slow"], house.answers["slow"].demand.calls[0])
+    await house.clock.advance(10.001)
+    assert "head" in house.answers
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_provider_that_charges_on_arrival_never_refuses(house, seed) -> None:
+    """Our level against its bucket, with calls that leave late by any time, or never, under pressure."""
+    chance = random.Random(seed)
+    pool = house.pool(tpm=600)
+    bucket, at = 600.0, house.clock.now()
+    ready: list = []
+    for step in range(400):
+        house.ask(house.call(pool, chance.choice((20, 60, 150))), label=str(step))
+        await house.clock.advance(chance.choice((0.0, 0.5, 3.0, 12.0)))
+        ready = [*ready, *house.granted]
+        house.granted.clear()
+        chance.shuffle(ready)
+        for _ in range(chance.randint(0, len(ready))):
+            reservation = ready.pop()
+            if chance.random() < 0.1:
+                reservation.release()
+                continue
+            now, size = house.clock.now(), reservation.demand.calls[0].input_tokens
+            bucket, at = min(600.0, bucket + (now - at) * 10.0), now
+            assert bucket >= size - 1e-3, "the provider would refuse it"
+            bucket -= size
+            house.finish(reservation)
+    assert bucket < 600.0
