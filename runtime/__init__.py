@@ -7,7 +7,7 @@
     calls          LLMCall; model_calls: EmbeddingCall, DecisionCall
     pipeline_job   @pipeline; context: PipelineContext; scope: step ids; mapping: ctx.map; streaming: ctx.stream
     execution      one job's life, driven by calls; running: its parts from the grant on
-    retry          whether it runs again (pure); live: all that have not ended
+    retry          whether it runs again (pure); live: all that have not ended; unsent: what is still free to drop
     dispatcher     takes jobs in and gives executions what they need; attempt: one run of a job's code
     desk           models chosen, sized and handed out
     database       DatabaseProvider, and a job's transaction

@@ -34,6 +34,7 @@ from .statistics import RuntimeStatistics
 from .store.book import Book, MemoryBook
 from .store.rows import CallRow, RunRow
 from .uncancelled import uncancelled
+from .unsent import unsent_runs
 
 if TYPE_CHECKING:
     from interlock.admission import Explanation
@@ -263,6 +264,10 @@ class Runtime:
     def statistics(self) -> RuntimeStatistics:
         dispatcher = self._open()
         return dispatcher.counts.frozen(dispatcher.admission.statistics(), len(dispatcher.live))
+
+    def unsent_runs(self) -> frozenset[str]:
+        """The ids of runs that wait and have sent nothing yet: cancelling one of them costs nothing."""
+        return unsent_runs(self._open().live)
 
     def explain(self, handle: JobHandle[Any]) -> Explanation | None:
         """What holds a waiting job back; None where it does not wait in the line."""

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from .failing import plain_errors
+from .failing import OneSentence, plain_errors
 
 app = typer.Typer(
     name="interlock",
+    cls=OneSentence,
     help="Reserve model calls before sending them: run pipelines, look at what they did.",
     no_args_is_help=True,
     add_completion=False,
@@ -21,6 +22,23 @@ app.add_typer(catalogs, name="catalog")
 
 Catalog = Annotated[Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")]
 STORE = "sqlite:///interlock.db"
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from interlock import __version__
+
+        typer.echo(f"interlock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Reserve model calls before sending them: run pipelines, look at what they did."""
 
 
 @app.command()
@@ -65,6 +83,15 @@ def run(
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Lines under way at a time.")] = 64,
     catalog: Catalog = None,
     store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+    configure: Annotated[
+        str | None,
+        typer.Option(
+            "--configure",
+            metavar="MODULE:FUNCTION",
+            help="A function that takes the RuntimeSettings and returns the ones to use: databases, gates ...",
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
 ) -> None:
     """Run a pipeline once for each line of a file."""
     with plain_errors():
@@ -82,6 +109,8 @@ def run(
             concurrency=concurrency,
             catalog=catalog,
             store=store,
+            configure=configure,
+            verbose=verbose,
         )
         code = run_file(options)
     raise typer.Exit(code)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +23,13 @@ class Line:
     id: Id
     value: Any
 
+    @property
+    def digest(self) -> str | None:
+        """What tells this line from another one of the same number; None where it has an id of its own."""
+        if isinstance(self.value, dict) and self.value.get("id") is not None:
+            return None
+        return sha256(json.dumps(self.value, sort_keys=True).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
 
 class BadLineError(ConfigurationError):
     """A line that cannot be run. `number` is its place in the file, `reason` what is wrong with it."""
@@ -35,10 +43,11 @@ class BadLineError(ConfigurationError):
 
 @dataclass(slots=True)
 class Checked:
-    """What the first reading found: how many lines can be run, and what is wrong with the others."""
+    """What the first reading found: how many lines can be run, what is wrong with the others, which ids there are."""
 
     good: int = 0
     bad: dict[int, str] = field(default_factory=dict)
+    ids: dict[Id, str | None] = field(default_factory=dict)  # with the line's digest
 
 
 def read_lines(path: Path) -> Iterator[Line | BadLineError]:
@@ -74,6 +83,7 @@ def check(path: Path, fits: Callable[[Line], object]) -> Checked:
             checked.bad[line.number] = f"has the id {line.id!r} of line {seen[line.id]}"
             continue
         seen[line.id] = line.number
+        checked.ids[line.id] = line.digest
         try:
             fits(line)
         except BadLineError as error:
@@ -81,6 +91,19 @@ def check(path: Path, fits: Callable[[Line], object]) -> Checked:
         else:
             checked.good += 1
     return checked
+
+
+def check_same_input(path: Path, output: Path, ids: Mapping[Id, str | None], done: Mapping[Id, str | None]) -> None:
+    """Whether earlier results can be those of this input. Raises ConfigurationError where they are another's."""
+    strange = [name for name in done if name not in ids and not str(name).startswith("line ")]
+    changed = [name for name, digest in done.items() if digest is not None and ids.get(name, digest) != digest]
+    if not strange and not changed:
+        return
+    first = f"no line has the id {strange[0]!r}" if strange else f"line {changed[0]} has changed since"
+    raise ConfigurationError(
+        f"{output} holds {len(strange) + len(changed)} results that are not of {path} ({first}): go on with the input "
+        "they were made from, choose another output, or --overwrite"
+    )
 
 
 def complain(path: Path, bad: dict[int, str]) -> NoReturn:

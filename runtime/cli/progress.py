@@ -2,14 +2,18 @@
 
 While a run goes on, each finished line is appended to a file beside the output (`Y.jsonl.part`), in the order of
 finishing, so a process that is killed loses nothing that was done. When the run ends or is stopped, the output is
-written from it in the input's order and takes its place in one step. `--resume` reads both files back.
+written from it in the input's order and takes its place in one step. `--resume` reads back what is there.
+
+Until the first good result nothing on the disk is touched, whatever was asked: a run that is refused, or that comes to
+nothing because its set-up is wrong, leaves every earlier result as it was.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -18,92 +22,152 @@ from interlock.errors import ConfigurationError
 
 from .lines import Id
 
+#: Failures kept in memory until the first good result; then they are written all the same.
+MOST_PENDING = 1_000
+
 
 class ResultFile:
-    """The results of one output file by line id. A later result of the same line replaces an earlier one."""
+    """The results of one output file by line id. A later result of the same line replaces an earlier one.
+
+    `done` has, by id, what its input looked like (`Line.digest`), or None where that was not kept.
+    """
 
     def __init__(self, output: Path) -> None:
         self.output = output
-        self.part = output.with_name(f"{output.name}.part")
-        self.done: set[Id] = set()
+        self.part = output.with_name(f"{output.name}.part") if output.name else output
+        self.done: dict[Id, str | None] = {}
         self.failed: set[Id] = set()
         self._places: dict[Id, tuple[int, int]] = {}
         self._end = 0
+        self._source: Path | None = None  # what earlier results are read from
+        self._pending: list[dict[str, Any]] = []
         self._file: BinaryIO | None = None
 
     def open(self, *, resume: bool, overwrite: bool) -> None:
-        """Refuses to write over results that are there, unless told what to do with them."""
-        there = next((path for path in (self.output, self.part) if path.exists() and path.stat().st_size), None)
-        if there is not None and not (resume or overwrite):
+        """Refuses to write over results that are there, unless told what to do with them. Writes nothing."""
+        if resume and overwrite:
+            raise ConfigurationError("--resume keeps what is there and --overwrite does not: give one of them")
+        self._check_place()
+        there = next((path for path in (self.part, self.output) if path.exists() and path.stat().st_size), None)
+        if there is None or overwrite:
+            return
+        if not resume:
             raise ConfigurationError(
                 f"{there} is there already: go on with --resume, or write it anew with --overwrite"
             )
+        self._read_back(there)
+        self._source = there
+
+    def _check_place(self) -> None:
+        for path in (self.output, self.part):
+            if path.is_dir():
+                raise ConfigurationError(f"{path} cannot be written: it is a folder, and a file is wanted")
+            if path.exists() and not path.is_file():
+                raise ConfigurationError(f"{path} cannot be written: it is no ordinary file")
         try:
-            if overwrite and not resume:
-                self.part.unlink(missing_ok=True)
-            if resume and self.output.exists() and not self.part.exists():
-                self._copy_output()
-            self._file = self.part.open("a+b")
+            with tempfile.TemporaryFile(dir=self.output.parent):
+                pass
+            for path in (self.output, self.part):
+                if path.exists() and not os.access(path, os.W_OK):
+                    raise PermissionError(13, "Permission denied")
         except OSError as error:
-            raise ConfigurationError(f"{self.output} cannot be written: {error.strerror or error}") from None
+            raise _unwritable(self.output, error) from None
+
+    def _read_back(self, path: Path) -> None:
         try:
-            self._read_back()
-        except ConfigurationError:
-            self.close()
-            raise
-
-    def _copy_output(self) -> None:
-        """The part file holds everything again, so that one file is the truth while a run goes on."""
-        fresh = self.part.with_name(f"{self.part.name}.new")
-        fresh.write_bytes(self.output.read_bytes())
-        os.replace(fresh, self.part)
-
-    def _read_back(self) -> None:
-        assert self._file is not None
-        self._file.seek(0)
-        for raw in self._file:
-            if not raw.endswith(b"\n"):
-                break  # cut off by a crash: written anew
-            self._note(_result(self.part, raw), len(raw))
-        self._file.truncate(self._end)
+            with path.open("rb") as file:
+                for number, raw in enumerate(file, start=1):
+                    if path == self.part and not raw.endswith(b"\n"):
+                        break  # cut off by a crash: written anew
+                    self._note(_result(path, number, raw), len(raw) + (not raw.endswith(b"\n")))
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
 
     def _note(self, result: dict[str, Any], length: int) -> None:
         name: Id = result["id"]
         self._places[name] = (self._end, length)
         self._end += length
-        ours, other = (self.failed, self.done) if "error" in result else (self.done, self.failed)
-        ours.add(name)
-        other.discard(name)
+        if "error" in result:
+            self.failed.add(name)
+            self.done.pop(name, None)
+        else:
+            self.done[name] = result.get("input")
+            self.failed.discard(name)
 
     def add(self, result: dict[str, Any]) -> None:
-        """Keep one result at once: it is in the file when this returns."""
-        assert self._file is not None
-        raw = _one_line(result)
-        self._file.write(raw)
-        self._file.flush()
-        self._note(result, len(raw))
+        """Keep one result; a good one, and all before it, are in the file when this returns. ConfigurationError where
+        that cannot be written."""
+        self._pending.append(result)
+        if self._file is not None or "error" not in result or len(self._pending) >= MOST_PENDING:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        try:
+            self._file = self._file or self._begin()
+            for result in self._pending:
+                raw = _one_line(result)
+                self._file.write(raw)
+                self._note(result, len(raw))
+            self._file.flush()
+        except OSError as error:
+            raise _unwritable(self.output, error) from None
+        self._pending.clear()
+
+    def _begin(self) -> BinaryIO:
+        """The part file holds everything from here on, so that one file is the truth while a run goes on."""
+        if self._source == self.part:
+            file = self.part.open("r+b")
+            file.truncate(self._end)
+            file.seek(self._end)
+            return file
+        fresh = self.part.with_name(f"{self.part.name}.new")
+        file = fresh.open("w+b")
+        try:
+            if self._source is not None:
+                earlier = self._source.read_bytes()
+                file.write(earlier if earlier.endswith(b"\n") else earlier + b"\n")
+                file.flush()
+            os.replace(fresh, self.part)
+        except OSError:
+            file.close()
+            fresh.unlink(missing_ok=True)
+            raise
+        return file
 
     def finish(self, order: Iterable[Id]) -> None:
         """Write the output in that order, in one step; without any result there is no output.
 
         Results of lines that are no longer in the input follow at the end: they were paid for.
         """
-        assert self._file is not None
-        if self._places:
-            fresh = self.output.with_name(f"{self.output.name}.new")
+        self._flush()
+        if self._file is None and self._source == self.part:  # nothing new, but a killed run left its results here
+            self._file = self.part.open("rb")
+        if self._file is None:
+            return
+        target = self.output.resolve() if self.output.is_symlink() else self.output
+        fresh = target.with_name(f"{target.name}.new")
+        try:
+            self._file.flush()
             with fresh.open("wb") as file:
-                for name in dict.fromkeys((*order, *self._places)):
-                    if (found := self._places.get(name)) is not None:
-                        self._file.seek(found[0])
-                        file.write(self._file.read(found[1]))
-            os.replace(fresh, self.output)
+                file.writelines(self._in(order))
+            os.replace(fresh, target)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise ConfigurationError(
+                f"{self.output} cannot be written: {error.strerror or error}. Nothing is lost: what was done is in "
+                f"{self.part}, and --resume goes on from there"
+            ) from None
         self.close()
-        self.part.unlink()
+        self.part.unlink(missing_ok=True)
 
-    def discard(self) -> None:
-        """Leave things as they were: nothing came of this run."""
-        self.close()
-        self.part.unlink()
+    def _in(self, order: Iterable[Id]) -> Iterator[bytes]:
+        assert self._file is not None
+        for name in dict.fromkeys((*order, *self._places)):
+            if (found := self._places.get(name)) is not None:
+                self._file.seek(found[0])
+                yield self._file.read(found[1])
 
     def close(self) -> None:
         if self._file is not None:
@@ -115,8 +179,6 @@ class ResultFile:
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         self.close()
-        if not self._places and self.part.exists():
-            self.part.unlink()
 
 
 #: Line ends to many readers, though not to JSON.
@@ -128,11 +190,18 @@ def _one_line(result: dict[str, Any]) -> bytes:
     return text.encode("utf-8", "backslashreplace") + b"\n"  # a lone surrogate becomes its JSON escape
 
 
-def _result(path: Path, raw: bytes) -> dict[str, Any]:
+def _result(path: Path, number: int, raw: bytes) -> dict[str, Any]:
     try:
         result = json.loads(raw)
         if isinstance(result, dict) and isinstance(result["id"], str | int):
             return result
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         pass
-    raise ConfigurationError(f"{path} does not hold results of `interlock run`: choose another output, or --overwrite")
+    raise ConfigurationError(
+        f"{path}: line {number} is no result of `interlock run`: mend or remove that line, choose another output, or "
+        "--overwrite"
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{path} cannot be written: {error.strerror or error}")

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from uuid import uuid4
 
 from interlock.errors import (
+    AdmissionError,
     ConfigurationError,
     CredentialError,
     InterlockError,
     ModelResolutionError,
     SpendCapExceededError,
     StoreError,
+    UndeclaredResourceError,
     UnpricedModelError,
 )
 
@@ -27,16 +28,28 @@ from ..runtime import Runtime
 from ..settings import RuntimeSettings
 from .arguments import Arguments
 from .catalog import load_catalog
+from .configuring import NewStore, check_currency, checked_cap, configured, dispose
 from .failing import sentence
-from .lines import BadLineError, Id, Line, check, complain, read_lines
+from .interrupts import Interrupts
+from .lines import BadLineError, Id, Line, check, check_same_input, complain, read_lines
 from .progress import ResultFile
-from .target import load_pipeline
+from .target import load_function, load_pipeline
+from .telling import Failures, in_the_commands_words, summary
 
 if TYPE_CHECKING:
     from ..pipeline_job import Pipeline
 
 #: What is wrong with the set-up rather than with a line: it would fail every line alike.
-_OF_THE_SETUP = (ConfigurationError, ModelResolutionError, CredentialError, UnpricedModelError, StoreError)
+_OF_THE_SETUP = (
+    ConfigurationError,
+    ModelResolutionError,
+    CredentialError,
+    UnpricedModelError,
+    StoreError,
+    UndeclaredResourceError,
+)
+#: Seconds between two looks at which lines can still be dropped, once a run stops early.
+LOOK_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +65,20 @@ class RunOptions:
     concurrency: int = 64
     catalog: Path | None = None
     store: str = "sqlite:///interlock.db"
+    configure: str | None = None
+    verbose: bool = False
 
     def again(self) -> str:
         """The command line that goes on with what this one left."""
-        words = [
-            "interlock",
-            "run",
-            self.pipeline,
-            "--input",
-            str(self.input),
-            "--output",
-            str(self.output),
-            "--resume",
-        ]
-        for flag, value in (("--max-cost", self.max_cost), ("--limit", self.limit), ("--catalog", self.catalog)):
+        words = ["interlock", "run", self.pipeline, "--input", str(self.input), "--output", str(self.output)]
+        words.append("--resume")
+        more = {
+            "--max-cost": self.max_cost,
+            "--limit": self.limit,
+            "--catalog": self.catalog,
+            "--configure": self.configure,
+        }
+        for flag, value in more.items():
             words += [flag, str(value)] if value is not None else []
         words += ["--skip-bad"] if self.skip_bad else []
         words += ["--store", self.store] if self.store != RunOptions.store else []
@@ -74,7 +87,13 @@ class RunOptions:
 
 def run_file(options: RunOptions) -> int:
     """The exit code: 0 all good, 1 a line failed or was left, 130 stopped by Ctrl-C. Raises for a wrong set-up."""
+    if options.verbose:
+        logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+        for name in ("asyncio", "httpx", "httpcore", "anthropic", "openai"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+    checked_cap(options.max_cost)
     pipeline = load_pipeline(options.pipeline)
+    configure = None if options.configure is None else load_function(options.configure)
     arguments = Arguments.of(pipeline.function, str(pipeline.name))
     checked = check(options.input, arguments.fill)
     if checked.bad and not options.skip_bad:
@@ -82,17 +101,20 @@ def run_file(options: RunOptions) -> int:
     settings = RuntimeSettings(catalog=load_catalog(options.catalog), store=options.store, cost_cap=options.max_cost)
     with ResultFile(options.output) as results:
         results.open(resume=options.resume, overwrite=options.overwrite)
+        check_same_input(options.input, options.output, checked.ids, results.done)
+        if not checked.good and not checked.bad:
+            print(f"{options.input} has no lines: nothing was run, nothing was written.", file=sys.stderr)
+            return 0
         work = FileRun(options, pipeline, arguments, results, bad=checked.bad, total=checked.good)
         try:
-            asyncio.run(work.run(settings))
-        except KeyboardInterrupt:  # the second Ctrl-C: what was in flight is cancelled, what was done is kept
-            work.interrupted = True
-        if work.fatal is not None and not results.done:
-            results.discard()
-            raise work.fatal
+            asyncio.run(work.run(settings, configure))
+        except KeyboardInterrupt:  # the third Ctrl-C, or the second where signals are not ours: at once
+            work.interrupts.pressed = True
+        if work.fatal is not None and not work.succeeded:
+            raise in_the_commands_words(work.fatal)  # what was there before is as it was
         results.finish(result_id(line, checked.bad) for line in read_lines(options.input))
         if work.fatal is not None:  # what was done before stays done
-            raise work.fatal
+            raise in_the_commands_words(work.fatal)
         return work.tell()
 
 
@@ -117,33 +139,70 @@ class FileRun:
         self._options, self._pipeline, self._arguments, self._results = options, pipeline, arguments, results
         self._bad = bad
         self.total = total
-        self.begun = self.succeeded = self.failed = 0
+        self.succeeded = 0
         self.already = len(results.done)
+        self.failures = Failures()
         self.fatal: InterlockError | None = None
         self.capped: SpendCapExceededError | None = None
-        self.interrupted = False
+        self.interrupts = Interrupts(self._dropping)
         self._stopping = asyncio.Event()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[str] = set()
         self._cost = ""
 
-    async def run(self, settings: RuntimeSettings) -> None:
+    @property
+    def failed(self) -> int:
+        return self.failures.count
+
+    async def run(self, settings: RuntimeSettings, configure: Callable[..., Any] | None = None) -> None:
         from .watching import watched
 
-        async with Runtime(settings) as runtime:
-            with self._interrupts():
-                async with watched(self, runtime):
-                    await self._all(runtime)
-            costs = runtime.statistics().cost
-            self._cost = ", ".join(f"{amount:.4f} {currency}" for currency, amount in costs.items())
+        settings = await configured(settings, configure, self._options.configure or "")
+        check_currency(settings)
+        store = NewStore(settings.store)
+        try:
+            async with Runtime(settings) as runtime:
+                lines = asyncio.ensure_future(self._all(runtime))
+                try:
+                    with self.interrupts.heard(lines):
+                        async with watched(self, runtime):
+                            await self.interrupts.until_done(lines)
+                finally:
+                    costs = runtime.statistics().cost
+                    self._cost = ", ".join(f"{amount:.4f} {currency}" for currency, amount in costs.items())
+        finally:
+            await dispose(settings)
+            if not self.succeeded:
+                store.leave_nothing(self._begun)
 
     async def _all(self, runtime: Runtime) -> None:
         room = asyncio.Semaphore(self._options.concurrency)
-        async with asyncio.TaskGroup() as group:
-            for line in self._lines():
-                await room.acquire()
-                if self._stopping.is_set():
-                    break
-                self.begun += 1
-                group.create_task(self._one(runtime, line, room))
+        dropping = asyncio.create_task(self._drop_unsent(runtime))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for line in self._lines():
+                    await room.acquire()
+                    if self._stopping.is_set():
+                        break
+                    run_id = f"{self._pipeline.name}-{uuid4().hex[:12]}"
+                    self._begun.add(run_id)
+                    self._under_way[run_id] = group.create_task(self._one(runtime, line, run_id, room))
+        except* ConfigurationError as errors:  # the input cannot be read any more
+            self._give_up(_first(errors))
+        finally:
+            dropping.cancel()
+
+    def _dropping(self) -> None:
+        """No line is begun any more, and those that wait and have sent nothing are let go."""
+        self._stopping.set()
+
+    async def _drop_unsent(self, runtime: Runtime) -> None:
+        await self._stopping.wait()
+        while True:
+            if self.fatal is not None or self.interrupts.pressed:
+                for run_id in runtime.unsent_runs() & self._under_way.keys():
+                    self._under_way[run_id].cancel()
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     def _lines(self) -> Iterator[Line]:
         """The lines still to be run, as many as asked for. Bad ones are reported on the way."""
@@ -161,8 +220,7 @@ class FileRun:
         error = {"code": BadLineError.code, "message": self._bad[line.number]}
         self._keep({"id": result_id(line, self._bad), "line": line.number, "error": error})
 
-    async def _one(self, runtime: Runtime, line: Line, room: asyncio.Semaphore) -> None:
-        run_id = f"{self._pipeline.name}-{uuid4().hex[:12]}"
+    async def _one(self, runtime: Runtime, line: Line, run_id: str, room: asyncio.Semaphore) -> None:
         try:
             output = _plain(await runtime.run(self._pipeline(**self._arguments.fill(line)), run_id=run_id))
         except asyncio.CancelledError:
@@ -171,66 +229,66 @@ class FileRun:
             self._failed(line, run_id, error)
         else:
             self.succeeded += 1
-            self._keep({"id": line.id, "line": line.number, "run": run_id, "output": output})
+            known = {} if line.digest is None else {"input": line.digest}
+            self._keep({"id": line.id, "line": line.number, "run": run_id, **known, "output": output})
         finally:
+            del self._under_way[run_id]
             room.release()
 
     def _failed(self, line: Line, run_id: str, error: Exception) -> None:
-        if isinstance(error, _OF_THE_SETUP) and not self.succeeded:
-            self.fatal = self.fatal or error
-            self._stopping.set()
+        if _is_of_the_setup(error) and not self.succeeded:
+            self._give_up(error)
             return
         if isinstance(error, SpendCapExceededError):
             self.capped = self.capped or error
             self._stopping.set()
-        self.failed += 1
         code = getattr(error, "code", "") or type(error).__name__
         told = {"code": code, "message": sentence(error)}
+        self.failures.add(line.number, code, sentence(error))
         self._keep({"id": line.id, "line": line.number, "run": run_id, "error": told})
 
+    def _give_up(self, error: InterlockError) -> None:
+        self.fatal = self.fatal or error
+        self._dropping()
+
     def _keep(self, result: dict[str, Any]) -> None:
-        self._results.add(result)
-
-    @contextmanager
-    def _interrupts(self) -> Iterator[None]:
-        """The first Ctrl-C stops beginning; the second is Python's own, and cancels what is in flight."""
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            self.interrupted = True
-            self._stopping.set()
-            loop.remove_signal_handler(signal.SIGINT)
-            print("Finishing what is in flight. Ctrl-C again cancels it.", file=sys.stderr)
-
         try:
-            loop.add_signal_handler(signal.SIGINT, stop)
-        except (NotImplementedError, RuntimeError, ValueError):  # not the main thread, or no such signals here
-            yield
-            return
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            self._results.add(result)
+        except ConfigurationError as error:  # the disk is full, say: what is done from now on would be lost
+            self._give_up(error)
 
     def tell(self) -> int:
         """Say how it went, and how to go on where something is left."""
-        left = self.total - len(self._results.done)
-        parts = [f"{self.succeeded} of {self.total} lines done"]
-        parts += [f"{self.already} were done before"] if self.already else []
-        parts += [f"{self.failed} failed"] if self.failed else []
-        parts += [f"{len(self._bad)} bad lines left out"] if self._bad else []
-        parts += [self._cost] if self._cost else []
-        lines = [f"{'; '.join(parts)}. Results: {self._options.output}"]
-        if self.interrupted:
-            lines.append("Stopped by Ctrl-C.")
-        if self.capped is not None:
-            lines.append(f"Stopped at the cost cap: {sentence(self.capped)}")
-        if left > 0:
-            lines.append(f"{left} lines are left. Go on with: {self._options.again()}")
-        print("\n".join(lines), file=sys.stderr)
-        if self.interrupted:
+        print(
+            summary(
+                succeeded=self.succeeded,
+                total=self.total,
+                already=self.already,
+                failures=self.failures,
+                bad=len(self._bad),
+                cost=self._cost,
+                output=self._options.output,
+                written=bool(self._results.done or self._results.failed),
+                interrupted=self.interrupts.pressed,
+                capped=self.capped,
+                left=self.total - len(self._results.done),
+                again=self._options.again(),
+            ),
+            file=sys.stderr,
+        )
+        if self.interrupts.pressed:
             return 130
         return int(self.failed > 0 or self.capped is not None)
+
+
+def _first(errors: BaseExceptionGroup[ConfigurationError]) -> ConfigurationError:
+    first = errors.exceptions[0]
+    return first if isinstance(first, ConfigurationError) else _first(first)
+
+
+def _is_of_the_setup(error: Exception) -> TypeGuard[InterlockError]:
+    # A cap in another currency than the prices is an AdmissionError and nothing narrower.
+    return isinstance(error, _OF_THE_SETUP) or type(error) is AdmissionError
 
 
 def _plain(value: Any) -> Any:

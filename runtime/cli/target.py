@@ -1,12 +1,14 @@
-"""`pipelines.py:triage` or `package.module:triage`: from the words on the command line to the pipeline they name."""
+"""`pipelines.py:triage` or `package.module:triage`: from the words on the command line to what they name."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -18,29 +20,52 @@ from ..pipeline_job import Pipeline
 
 def load_pipeline(target: str) -> Pipeline[Any, Any]:
     """Raises ConfigurationError saying which part of `target` cannot be used, and why."""
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name:
-        raise ConfigurationError(f"{target!r} names no pipeline: write pipelines.py:triage or package.module:triage")
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    place, module, name = _module_of(target, "pipeline", "pipelines.py:triage or package.module:triage")
     found = getattr(module, name, None)
     if isinstance(found, Pipeline):
         return found
     known = sorted(key for key, value in vars(module).items() if isinstance(value, Pipeline))
-    near = difflib.get_close_matches(name, known, n=1)
-    there = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
     if found is None:
-        raise ConfigurationError(f"{place} has no pipeline {name!r}: {there}")
+        raise ConfigurationError(f"{place} has no pipeline {name!r}: {_instead(name, known)}")
     raise ConfigurationError(f"{name} of {place} is no pipeline but a {type(found).__name__}: put @pipeline on it")
+
+
+def load_function(target: str) -> Callable[..., Any]:
+    """A function of the deployment's own. Raises ConfigurationError like `load_pipeline`."""
+    place, module, name = _module_of(target, "function", "settings.py:configure or package.module:configure")
+    found = getattr(module, name, None)
+    if inspect.isfunction(found):
+        return found
+    known = sorted(key for key, value in vars(module).items() if inspect.isfunction(value))
+    if found is None:
+        raise ConfigurationError(f"{place} has no function {name!r}: {_instead(name, known)}")
+    raise ConfigurationError(f"{name} of {place} is no function but a {type(found).__name__}")
+
+
+def _module_of(target: str, what: str, example: str) -> tuple[str, ModuleType, str]:
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise ConfigurationError(f"{target!r} names no {what}: write {example}")
+    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    return place, module, name
+
+
+def _instead(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigurationError(f"{path}: there is no such file")
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
+        return loaded  # a pipeline and a function of one file are two names of one module
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as `python pipelines.py` does, so that it finds what stands beside it
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_interlock_{abs(hash(path))}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"{path} cannot be imported: it is no Python file")
     module = importlib.util.module_from_spec(spec)

@@ -90,7 +90,7 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(folder: Any) ->
     stopped = folder.run("interrupted", "--concurrency", "1", "--store", "sqlite:///other.db")
     assert stopped.exit_code == 130
     assert ids(folder.output()) == [0, 1, 2]
-    assert "Finishing what is in flight" in stopped.stderr
+    assert "Finishing what has been sent" in stopped.stderr
     assert "3 lines are left. Go on with: interlock run" in stopped.stderr
 
     words = shlex.split(stopped.stderr.rpartition("Go on with: ")[2])
