@@ -13,6 +13,7 @@ from interlock.errors import TransientUpstreamError, UpstreamError
 
 from .lifecycle import CallAttempt
 from .record import CallRecord
+from .watch import AttemptTimeout, Watch
 
 
 class WireAnswer(Protocol):
@@ -40,16 +41,17 @@ async def exchange(
     timeout_s: float,
     redactor: Redactor,
 ) -> tuple[R, CallRecord]:
-    """`read(await send())` under `timeout_s` seconds, with the attempt ended exactly once, whatever happens.
+    """`read(await send())` under `timeout_s` seconds of the environment's clock, with the attempt ended exactly once,
+    whatever happens.
 
     An answer that cannot be read was still served: it is settled and recorded with the usage it reported. The record
     is committed before the result is returned. Errors of `send` and `read` pass through; a timeout becomes
     TransientUpstreamError; a cancelled call is abandoned and its record queued. Typed errors leave scrubbed.
     """
     answer: A | None = None
-    timer = asyncio.timeout(timeout_s)
+    watch = Watch(attempt.clock, total_s=timeout_s)
     try:
-        async with timer:
+        with watch:
             attempt.sent()
             answer = await send()
             attempt.learn(
@@ -64,8 +66,10 @@ async def exchange(
         raise
     except Exception as error:
         told: Exception = error
-        if isinstance(error, TimeoutError) and timer.expired():
-            told = TransientUpstreamError(f"{attempt.entry.id} did not answer within {timeout_s:g} s")
+        if isinstance(error, AttemptTimeout):
+            told = TransientUpstreamError(
+                f"{attempt.entry.id} did not answer within {timeout_s:g} s", provider_code="attempt_timeout"
+            )
         if isinstance(told, UpstreamError):
             redactor.scrub(told)
             _complete(told, attempt, answer)
@@ -76,6 +80,8 @@ async def exchange(
     except BaseException:
         attempt.abandon()
         raise
+    finally:
+        watch.stop()
     return result, await attempt.succeed()
 
 

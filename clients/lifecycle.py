@@ -29,6 +29,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from interlock.admission.clock import Clock
 from interlock.admission.outcome import CallOutcome, Dimension, OutcomeKind, ReportedLimit
 from interlock.catalog.entry import ModelEntry
 from interlock.catalog.pricing import cost as price_of
@@ -106,6 +107,10 @@ class CallAttempt:
     @property
     def ended(self) -> bool:
         return self._ending is not None
+
+    @property
+    def clock(self) -> Clock:
+        return self._environment.clock
 
     @property
     def was_sent(self) -> bool:
