@@ -6,21 +6,25 @@ The work itself happens on the runtime's event loop; the thread waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.clients.conversation import Conversation
-from interlock.clients.options import CallOptions
+from interlock.clients.options import CallOptions, StreamingMode
 from interlock.embeddings.purpose import EmbeddingPurpose
 
 from .requirements import Asked
 
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult, Executable, ScalarResult
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
     from interlock.catalog.spec import ModelBinding
     from interlock.clients.client import LLMClient
-    from interlock.clients.response import LLMResponse
+    from interlock.clients.response import LLMResponse, Piece
+    from interlock.clients.stream import ResponseStream
     from interlock.decisions import DecisionClient, DecisionRequest, DecisionResponse
     from interlock.embeddings import EmbeddingsClient, EmbeddingsResponse
 
@@ -87,8 +91,8 @@ class BlockingResources:
     getDecisionClient = get_decision_client
 
 
-async def _on_loop(get: Any, asked: Any) -> Any:
-    return get(asked)
+async def _on_loop(get: Callable[..., Any], *given: Any) -> Any:
+    return get(*given)
 
 
 class BlockingLLMClient:
@@ -106,22 +110,94 @@ class BlockingLLMClient:
             self._inner.single_response(conversation, options=options, response_model=response_model)
         )
 
+    def stream_response(
+        self,
+        conversation: Conversation | str,
+        *,
+        options: CallOptions | None = None,
+        response_model: type[Any] | None = None,
+        mode: StreamingMode = StreamingMode.LIVE,
+    ) -> BlockingStream:
+        """`with client.stream_response(conversation) as pieces`, then `for piece in pieces` and `pieces.response`."""
+        begin = partial(
+            self._inner.stream_response, conversation, options=options, response_model=response_model, mode=mode
+        )
+        return BlockingStream(self._bridge.wait(_on_loop(begin)), self._bridge)
+
+    def get_upstream_retries(self) -> int:
+        return self._inner.get_upstream_retries()
+
     singleResponse = single_response
+    streamResponse = stream_response
+    getUpstreamRetries = get_upstream_retries
+
+
+class BlockingStream:
+    """A streamed answer, read by a thread."""
+
+    def __init__(self, inner: ResponseStream, bridge: _Bridge) -> None:
+        self._inner, self._bridge = inner, bridge
+
+    def __enter__(self) -> BlockingStream:
+        self._bridge.wait(self._inner.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> BlockingStream:
+        return self
+
+    def __next__(self) -> Piece:
+        piece = self._bridge.wait(_next_or_none(self._inner))
+        if piece is None:
+            raise StopIteration
+        return piece
+
+    @property
+    def response(self) -> LLMResponse:
+        """The whole answer, once the stream has ended."""
+        return self._inner.response
+
+    @property
+    def partial(self) -> str:
+        """The text that has come so far."""
+        return self._inner.partial
+
+    def finish(self) -> LLMResponse:
+        """Read what is left and return the response."""
+        return self._bridge.wait(self._inner.finish())
+
+    def close(self) -> None:
+        self._bridge.wait(self._inner.aclose())
+
+
+async def _next_or_none(stream: ResponseStream) -> Piece | None:
+    """A future cannot carry StopAsyncIteration to the thread."""
+    return await anext(stream, None)
 
 
 class BlockingEmbeddingsClient:
     def __init__(self, inner: EmbeddingsClient, bridge: _Bridge) -> None:
         self._inner, self._bridge = inner, bridge
 
-    def embed(self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT) -> EmbeddingsResponse:
-        return self._bridge.wait(self._inner.embed(text, purpose))
+    def embed(
+        self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+    ) -> EmbeddingsResponse:
+        return self._bridge.wait(self._inner.embed(text, purpose, truncate=truncate))
 
     def embed_batch(
-        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT
+        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
     ) -> EmbeddingsResponse:
-        return self._bridge.wait(self._inner.embed_batch(texts, purpose))
+        return self._bridge.wait(self._inner.embed_batch(texts, purpose, truncate=truncate))
+
+    def get_upstream_retries(self) -> int:
+        return self._inner.get_upstream_retries()
 
     embedBatch = embed_batch
+    getUpstreamRetries = get_upstream_retries
 
 
 class BlockingDecisionClient:
@@ -131,10 +207,25 @@ class BlockingDecisionClient:
     def decide(self, request: DecisionRequest) -> DecisionResponse:
         return self._bridge.wait(self._inner.decide(request))
 
+    def get_upstream_retries(self) -> int:
+        return self._inner.get_upstream_retries()
+
+    getUpstreamRetries = get_upstream_retries
+
 
 class BlockingDatabaseSession:
     def __init__(self, inner: DatabaseSession, bridge: _Bridge) -> None:
         self._inner, self._bridge = inner, bridge
+
+    @property
+    def begun(self) -> bool:
+        """Whether a transaction is open."""
+        return self._inner.begun
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine itself, for a job whose permit only counts (`transaction=False`)."""
+        return self._inner.engine
 
     def execute(self, statement: Executable, parameters: Parameters | None = None) -> CursorResult[Any]:
         return self._bridge.wait(self._inner.execute(statement, parameters))

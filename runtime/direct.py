@@ -92,7 +92,11 @@ class DirectEmbeddings:
     ) -> EmbeddingsResponse:
         return await self._runtime.run(EmbeddingCall(texts, model=self._model, purpose=purpose, truncate=truncate))
 
+    def get_upstream_retries(self) -> int:
+        return EmbeddingCall.upstream_retries
+
     embedBatch = embed_batch
+    getUpstreamRetries = get_upstream_retries
 
 
 class DirectDecisions:
@@ -105,3 +109,8 @@ class DirectDecisions:
         self, state: DecisionRequest | Any, questions: Mapping[str, Question] | None = None
     ) -> DecisionResponse:
         return await self._runtime.run(DecisionCall(state, questions, model=self._model))
+
+    def get_upstream_retries(self) -> int:
+        return DecisionCall.upstream_retries
+
+    getUpstreamRetries = get_upstream_retries
