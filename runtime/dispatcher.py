@@ -7,6 +7,7 @@ these is in `Execution`; what each of them means is behind one method here.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
@@ -155,7 +156,7 @@ class Dispatcher:
         if isinstance(execution.job, PipelineJob):
             return NOTHING_NEEDED
         needs = JobRequirements(self.desk, self._databases, self._accounts, at_ceiling=at_ceiling)
-        execution.job.requirements(needs)
+        _check_declared(execution.name, execution.job.requirements(needs))  # type: ignore[func-returns-value]
         bindings = tuple(needs.bindings)
         ask, currency = worst_price(bindings) if execution.run.caps and bindings else NO_PRICE
         demand = self._demand(execution, needs)
@@ -248,6 +249,13 @@ class Dispatcher:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self.desk.aclose()
         await self.book.close()
+
+
+def _check_declared(job: str, returned: object) -> None:
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise ConfigurationError(f"requirements of job {job} is a plain function, not `async def`: it only declares")
 
 
 def check_unique(names: Sequence[str], what: str) -> None:

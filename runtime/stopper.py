@@ -78,6 +78,7 @@ class Stopper:
             raise self.reason
         task = asyncio.current_task()
         assert task is not None
+        before = task.cancelling()  # a TaskGroup that failed leaves its own request standing (Python 3.11 and 3.12)
         self._inside[task] = self._inside.get(task, 0) + 1
         try:
             return await work
@@ -85,7 +86,7 @@ class Stopper:
             if self.reason is None or task not in self._interrupted:
                 raise
             self._interrupted.discard(task)
-            if task.uncancel() > 0:
+            if task.uncancel() > before:
                 raise  # cancelled hard as well, or by somebody else
             raise self.reason from None
         finally:

@@ -163,3 +163,16 @@ async def test_what_cannot_be_waited_for_is_refused_at_once(world: Any, runtime:
         runtime.submit(LLMCall("x"), after=after, run_id="once")
     assert runtime.statistics().live == 0
     assert (await world.until(runtime.run(LLMCall("x"), run_id="once"))).text == "ok"
+
+
+async def test_an_async_declaration_is_told_so(world: Any, runtime: Runtime) -> None:
+    @dataclass(frozen=True)
+    class Late(Job[int]):
+        async def requirements(self, needs: JobRequirements) -> None:  # type: ignore[override]
+            needs.require_model("fake-small", input=1, max_output_tokens=1)
+
+        async def run(self, resources: JobResources) -> int:
+            return 1
+
+    with pytest.raises(ConfigurationError, match="async def"):
+        await world.until(runtime.run(Late()))

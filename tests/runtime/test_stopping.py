@@ -84,6 +84,33 @@ async def test_cancel_is_a_closed_resource_first_and_hard_after_the_grace(
         assert [row.record.outcome for row in await runtime.calls()] == ["cancelled"] * (await_what == "call")
 
 
+async def test_a_job_whose_task_group_failed_is_still_stopped_gently(slow: Any) -> None:
+    notes: list[str] = []
+
+    async def wrong() -> None:
+        raise KeyError("x")
+
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(100))
+            group.create_task(wrong())
+
+    @dataclass(frozen=True)
+    class Grouped(Stubborn):
+        async def run(self, resources: JobResources) -> str:
+            with pytest.raises(ExceptionGroup):
+                await grouped()
+            return await Stubborn.run(self, resources)
+
+    async with slow.runtime(accounts=(CountingGate("gpu", 1),)) as runtime:
+        handle = runtime.submit(Grouped(notes))
+        await slow.run_until(lambda: slow.provider.in_flight == 1)
+        handle.cancel()
+        with pytest.raises(JobCancelledError):
+            await slow.until(handle)
+    assert notes == ["job_cancelled"]
+
+
 @pytest.mark.parametrize(("await_what", "noted", "after_s"), [("call", ["job_timeout"], 20), ("other", ["hard"], 22)])
 async def test_a_timeout_goes_the_same_two_steps(slow: Any, await_what: str, noted: list[str], after_s: float) -> None:
     notes: list[str] = []
