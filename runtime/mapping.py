@@ -62,28 +62,33 @@ class Mapped(Generic[T, R]):
     """Awaited, a list of all results; iterated (`async for`), one result after the other, in the order of the items.
 
     At most `limit` jobs are under way, and as many results again may wait for a slower one before them. A failure stops
-    the others and is raised at its place; `outcomes()` gives failures as values instead and goes on.
+    the others and is raised at its place; `outcomes()` gives failures as values instead and goes on. It runs once: its
+    steps have one identity each.
     """
 
     def __init__(self, plan: MapPlan[T, R]) -> None:
         if not isinstance(plan.limit, int) or plan.limit < 1:
             raise ValueError(f"the limit of a map is a whole number and at least 1, not {plan.limit!r}")
         self._plan = plan
+        self._begun = False
 
     def __await__(self) -> Generator[Any, None, list[R]]:
         return self._all().__await__()
 
     async def _all(self) -> list[R]:
-        results = MapResults(MapOutcomes(self._plan))
+        results = MapResults(self.outcomes())
         try:
             return [result async for result in results]
         finally:
             await results.aclose()
 
     def __aiter__(self) -> MapResults[T, R]:
-        return MapResults(MapOutcomes(self._plan))
+        return MapResults(self.outcomes())
 
     def outcomes(self) -> MapOutcomes[T, R]:
+        if self._begun:
+            raise RuntimeError("this map has been run: its steps would be done twice. Call ctx.map(...) once more")
+        self._begun = True
         return MapOutcomes(self._plan)
 
 

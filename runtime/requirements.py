@@ -164,7 +164,9 @@ def declared(
         return found[0]
     what = "no model in particular" if asked is None else str(asked.spec if isinstance(asked, ModelBinding) else asked)
     named = ", ".join(str(binding.spec) for binding in of_kind) or "none"
-    why = "it declared several" if len(found) > 1 else "it never declared that"
+    why = "it never declared that"
+    if len(found) > 1:
+        why = "it declared several (ask by the ModelSpec, or by the binding that its declaration gave)"
     raise UndeclaredResourceError(
         f"job {job} asked for {what} ({kind.value}), and {why} in requirements(); declared: {named}"
     )

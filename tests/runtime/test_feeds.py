@@ -129,3 +129,17 @@ async def test_a_limit_that_is_none_is_refused(world: Any, runtime: Runtime, lim
 
     with pytest.raises(ValueError, match="limit of a map"):
         await world.until(runtime.run(maps()))
+
+
+async def test_a_map_runs_once_for_its_steps_have_one_identity(world: Any, runtime: Runtime) -> None:
+    @pipeline
+    async def maps(ctx: PipelineContext) -> list[int]:
+        mapped = ctx.map(range(3), Give)
+        first = await mapped
+        with pytest.raises(RuntimeError, match="has been run"):
+            await mapped
+        with pytest.raises(RuntimeError, match="has been run"):
+            aiter(mapped)
+        return first
+
+    assert await world.until(runtime.run(maps())) == [0, 1, 2]

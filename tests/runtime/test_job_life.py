@@ -115,6 +115,24 @@ async def test_a_model_never_declared_is_refused_by_name(world: Any, runtime: Ru
     assert world.provider.count == 0
 
 
+async def test_of_two_alike_the_binding_tells_which(world: Any, runtime: Runtime) -> None:
+    bindings: list[Any] = []
+
+    @dataclass(frozen=True)
+    class Two(Job[list[str]]):
+        def requirements(self, needs: JobRequirements) -> None:
+            bindings[:] = [needs.require_model(Grade.SMALL, input=1, max_output_tokens=size) for size in (50, 60)]
+
+        async def run(self, resources: JobResources) -> list[str]:
+            with pytest.raises(UndeclaredResourceError, match=r"declared several .*binding"):
+                resources.get_llm_client(Grade.SMALL)
+            clients = [resources.get_llm_client(binding) for binding in bindings]
+            return [(await client.single_response("x")).text for client in clients]
+
+    assert await world.until(runtime.run(Two())) == ["ok", "ok"]
+    assert [seen.body["max_tokens"] for seen in world.provider.seen] == [50, 60]
+
+
 async def test_a_requirement_without_an_answer_size_is_refused(world: Any, runtime: Runtime) -> None:
     @dataclass(frozen=True)
     class Vague(Job[None]):
