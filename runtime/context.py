@@ -308,5 +308,9 @@ async def _stop_all(handles: Iterable[JobHandle[Any]]) -> None:
     running = [handle for handle in handles if not handle.done]
     for handle in running:
         handle.cancel()
-    for handle in running:
-        await uncancelled(handle._execution.settled())
+    await uncancelled(_all_settled(running), arrives=True)
+
+
+async def _all_settled(handles: Iterable[JobHandle[Any]]) -> None:
+    for handle in handles:
+        await handle._execution.settled()

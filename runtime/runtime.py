@@ -124,7 +124,7 @@ class Runtime:
             raise
         finally:
             self._dispatcher = None
-            await uncancelled(dispatcher.close())
+            await uncancelled(dispatcher.close(), arrives=True)
 
     def _open(self) -> Dispatcher:
         if self._dispatcher is None:
@@ -154,7 +154,7 @@ class Runtime:
         except BaseException:
             if not handle.done:
                 handle.cancel()
-                await uncancelled(handle._execution.settled())
+                await uncancelled(handle._execution.settled(), arrives=True)
             raise
 
     def submit(

@@ -9,9 +9,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
+async def uncancelled(work: Coroutine[Any, Any, T], *, arrives: bool = False) -> T:
     """Await `work` to its end whatever happens to the caller. A cancellation that came meanwhile is asked for again
-    once it is over, so it is delayed and never lost: it arrives at the caller's next await."""
+    once it is over, so it is delayed and never lost: it arrives at the caller's next await.
+
+    `arrives`: it arrives right here instead, in place of the result. For where this await is the last: an
+    `asyncio.timeout` around it would take its request back, and the cancellation would hit a bystander.
+    """
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
@@ -28,4 +32,6 @@ async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
             # uncancel() first keeps the count of requests as the one who asked knows it.
             caller.uncancel()
             caller.cancel()
+            if arrives:
+                await asyncio.sleep(0)
     return task.result()

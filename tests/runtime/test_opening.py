@@ -81,3 +81,45 @@ async def test_a_handle_is_refused_in_another_thread(world: Any, runtime: Runtim
     with pytest.raises(JobCancelledError):
         await world.until(handle)
     assert await asyncio.to_thread(handle.cancel) is False  # over: there is nothing to touch
+
+
+async def test_a_timeout_while_it_closes_is_a_timeout_and_hits_nobody_else(world: Any) -> None:
+    async def use() -> None:
+        async with asyncio.timeout(None) as limit, world.runtime() as runtime:
+            book = runtime._dispatcher.book
+            close = book.close
+
+            async def slow() -> None:
+                limit.reschedule(0)
+                await asyncio.sleep(0.02)
+                await close()
+
+            book.close = slow
+
+    with pytest.raises(TimeoutError):
+        await use()
+    await asyncio.sleep(0)
+
+
+async def test_a_second_cancellation_while_a_run_is_stopped_does_not_reach_the_callers_cleanup(
+    world: Any, runtime: Runtime, Step: Any
+) -> None:
+    world.provider.script(Step(latency_s=1_000))
+    cleaned: list[bool] = []
+
+    async def use() -> None:
+        try:
+            await runtime.run(LLMCall("x"))
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    task = asyncio.create_task(use())
+    await world.run_until(lambda: world.provider.in_flight == 1)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await world.until(task)
+    assert cleaned == [True]
+    assert world.provider.in_flight == 0
