@@ -24,12 +24,22 @@ STARVES = "; a higher priority goes first for as long as it keeps coming"
 def never_fits_error(demand: Demand, account: Account, ask: float) -> NeverFitsError:
     name = demand.label or demand.workflow or "a demand"
     return NeverFitsError(
-        f"{name} asks {ask:,.10g} of {account.name}, which holds at most {account.capacity:,.10g}: it can never be "
-        f"admitted. Make the call smaller (its output limit counts too), or raise the limit in the catalog",
+        f"{name} asks {ask:,.10g} of {account.name}, which holds at most {account.capacity:,.10g}{_made_of(account)}: "
+        f"it can never be admitted. Make the call smaller (its output limit counts too), or raise the limit"
+        f"{' or its burst_s' if _made_of(account) else ''} in the catalog",
         account=account.name,
         ask=ask,
         limit=account.capacity,
     )
+
+
+def _made_of(account: Account) -> str:
+    """` (12,000 a minute x burst_s 1)`: what the catalog says, of which the capacity is made. A day's is stated as it
+    is."""
+    if not isinstance(account, Level) or isinstance(account, OpenLevel) or account.name.endswith("_per_day"):
+        return ""
+    burst_s = account.capacity / account.published_rate
+    return f" ({account.published_rate * 60:,.10g} a minute x burst_s {burst_s:.6g})"
 
 
 def timeout_error(waiting: Waiting, now: float) -> AdmissionTimeoutError:

@@ -81,6 +81,12 @@ class Accounting(Strict):
     output_burndown: Positive = 1.0  # limit tokens spent per output token, at settlement
 
 
+def _currency(text: str) -> str:
+    if len(text) == 3 and text.isascii() and text.isalpha() and text.isupper():
+        return text
+    raise ValueError(f"must be a currency as three capital letters, such as USD, not {text[:20]!r}")
+
+
 class PriceTier(Strict):
     """Prices that hold once the whole input is larger than `above_input_tokens`."""
 
@@ -94,7 +100,7 @@ class PriceTier(Strict):
 class Prices(Strict):
     """Price per `per` tokens, in `currency`. An explicit 0 is free; no `prices` at all is unknown."""
 
-    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
+    currency: Annotated[str, AfterValidator(_currency)] = "USD"
     per: Count = 1_000_000
     input: Price
     output: Price = Decimal(0)

@@ -7,7 +7,7 @@ exact id is served by that entry, or by the fallbacks it lists. What cannot be c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,13 +33,25 @@ class Seat:
     input_tokens: int = 0
 
 
+class Unable(str):
+    """Why an entry cannot be called now, and what would help: "set ANTHROPIC_API_KEY"."""
+
+    remedy: str
+
+    def __new__(cls, reason: str, remedy: str = "") -> Unable:
+        self = super().__new__(cls, reason)
+        self.remedy = remedy
+        return self
+
+
 def always_callable(entry: ModelEntry) -> str | None:
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What the picker may look at. `callable` answers why an entry cannot be called now, or None.
+    """What the picker may look at. `callable` answers why an entry cannot be called now (as `Unable`, where it knows
+    what would help), or None.
 
     `said_once` remembers which skips were logged, so that a missing key is one line and not one a call.
     """
@@ -67,10 +79,11 @@ class DefaultPicker:
             reason = _unfit(entry, seat) or situation.callable(entry)
             if reason is None:
                 if entry.status is Status.DEPRECATED:
-                    _say_once(entry, "deprecated", situation)
+                    _say_deprecated(entry, situation)
+                _say_skipped(skipped, situation, logging.WARNING)
                 return entry
             skipped[entry.id] = reason
-            _say_once(entry, reason, situation)
+        _say_skipped(skipped, situation, logging.INFO)  # the error says it
         raise _nothing_left(seat, skipped, situation.catalog)
 
     def _candidates(self, seat: Seat, catalog: Catalog) -> Iterator[ModelEntry]:
@@ -158,15 +171,51 @@ def _unfit(entry: ModelEntry, seat: Seat) -> str | None:
     return None
 
 
-def _say_once(entry: ModelEntry, reason: str, situation: Situation) -> None:
-    if reason == TOO_SMALL or (entry.id, reason) in situation.said_once:
+def _say_deprecated(entry: ModelEntry, situation: Situation) -> None:
+    if (entry.id, "deprecated") not in situation.said_once:
+        situation.said_once.add((entry.id, "deprecated"))
+        log.warning("model %s is deprecated", entry.id)
+
+
+def _say_skipped(skipped: Mapping[str, str], situation: Situation, level: int) -> None:
+    """One record for all that is new, grouped by reason. `DEBUG` has a line for each model."""
+    fresh = {
+        name: reason
+        for name, reason in skipped.items()
+        if reason != TOO_SMALL and (name, reason) not in situation.said_once
+    }
+    if not fresh:
         return
-    situation.said_once.add((entry.id, reason))
-    log.warning("model %s is %s", entry.id, reason if reason == "deprecated" else f"skipped: {reason}")
+    situation.said_once.update(fresh.items())
+    log.log(level, "%s", _skips(fresh))
+    if len(fresh) > 1:
+        for name, reason in fresh.items():
+            log.debug("model %s is skipped: %s", name, reason)
+
+
+def _skips(skipped: Mapping[str, str]) -> str:
+    if len(skipped) == 1:
+        ((name, reason),) = skipped.items()
+        return f"model {name} is skipped: {reason}"
+    return f"{len(skipped)} models are skipped: {_grouped(skipped)}"
+
+
+def _grouped(skipped: Mapping[str, str]) -> str:
+    """`a, b and 3 more: their reason; c: its own`."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{_named(each)}: {reason}" for reason, each in names.items())
+
+
+def _named(names: list[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
 def _nothing_left(seat: Seat, skipped: dict[str, str], catalog: Catalog) -> Exception:
-    asked = str(seat.spec)
+    asked, kind = str(seat.spec), seat.kind.value
     if skipped and all(reason == TOO_SMALL for reason in skipped.values()):
         largest = max((catalog.entry(name).context_window or 0 for name in skipped), default=0)
         return ContextWindowExceededError(
@@ -175,7 +224,26 @@ def _nothing_left(seat: Seat, skipped: dict[str, str], catalog: Catalog) -> Exce
             sent=False,
         )
     if not skipped:
-        return ModelResolutionError(f"{catalog.file} has no {seat.kind.value} model for {asked}")
-    reasons = list(dict.fromkeys(f"{name}: {reason}" for name, reason in skipped.items()))
-    more = f" (and {len(reasons) - 5} more)" if len(reasons) > 5 else ""
-    return ModelResolutionError(f"no model can serve {asked}. {'; '.join(reasons[:5])}{more}", skipped=skipped)
+        return ModelResolutionError(f"{catalog.file} has no {kind} model for {asked}: {_instead(seat, catalog)}")
+    remedies = list(dict.fromkeys(reason.remedy for reason in skipped.values() if isinstance(reason, Unable)))
+    remedies = [remedy for remedy in remedies if remedy]
+    if len(set(skipped.values())) > 2 and remedies:
+        return ModelResolutionError(
+            f"no {kind} model for {asked} can be called: {', or '.join(remedies)}, or name another catalog "
+            "(--catalog FILE, RuntimeSettings(catalog=...)); `interlock catalog show` says why for each of its "
+            f"{len(skipped)} models",
+            skipped=skipped,
+        )
+    return ModelResolutionError(f"no {kind} model for {asked} can be called. {_grouped(skipped)}", skipped=skipped)
+
+
+def _instead(seat: Seat, catalog: Catalog) -> str:
+    """What to do where nothing in the catalog is of that kind, or of that grade or above."""
+    entries = [entry for entry in catalog.entries.values() if entry.kind is seat.kind]
+    grades = sorted({entry.grade for entry in entries if entry.grade is not None}, key=lambda grade: grade.value)
+    if not entries:
+        return f"add an entry of kind {seat.kind.value}, or name another catalog"
+    if seat.kind is not Kind.CHAT or not grades:
+        return f"pin one ({', '.join(entry.id for entry in entries[:3])}), or ask for it by its id"
+    there = ", ".join(grade.name for grade in grades)
+    return f"ask for a grade it has ({there}), give an entry this grade, or ask for one by its id"

@@ -44,8 +44,9 @@ def provider_class(key: str) -> type[Any]:
     """The class that speaks to provider `key`. ConfigurationError: no such key, or an extra that is not installed."""
     point = _known().get(key)
     if point is None:
-        near = get_close_matches(key, provider_keys(), n=2, cutoff=0.5) or provider_keys()
-        raise ConfigurationError(f"no provider {key!r} is installed; known: {', '.join(near) or 'none'}")
+        near = get_close_matches(key, provider_keys(), n=1, cutoff=0.8)
+        instead = f": did you mean {near[0]}?" if near else ", neither with this version nor by another package"
+        raise ConfigurationError(f"no provider {key!r} is installed{instead}")
     try:
         loaded: type[Any] = point.load()
     except ModuleNotFoundError as error:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.catalog import Catalog
 from interlock.catalog.limits import output_limit
-from interlock.catalog.picker import DefaultPicker, Picker, Situation, bind
+from interlock.catalog.picker import DefaultPicker, Picker, Situation, Unable, bind
 from interlock.catalog.spec import ModelBinding, ModelSpec
 from interlock.catalog.tokens import TokenEstimator, estimate_text
 from interlock.catalog.words import Kind, OutputSize
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.registry import provider_class
+from interlock.credentials.stores import variable
 from interlock.errors import CatalogError, ConfigurationError, CredentialError
 
 if TYPE_CHECKING:
@@ -44,6 +45,27 @@ class Surroundings:
     wall: Callable[[], datetime]
     jitter: Callable[[], float]
     keep_text: bool
+
+
+def why_not(entry: ModelEntry, catalog: Catalog, credentials: Chain) -> Unable | None:
+    """Why an entry cannot be called from here: its provider's class, its extra, its credential. None: it can."""
+    credential: str | None = None
+    try:
+        class_ = provider_class(entry.provider)
+        credential = entry.credential or catalog.provider(entry.provider).credential
+        credential = credential or getattr(class_, "default_credential", None)
+        if credential is not None:
+            shape = getattr(class_, "CREDENTIAL", None)
+            given = () if shape is None else (shape,)
+            credentials.get(credential, *given)
+    except CredentialError as error:
+        name = variable(credential or "", None)
+        unset = " is not set: " in str(error) and name in str(error)
+        return Unable(str(error), f"set {name}" if unset else "")
+    except ConfigurationError as error:
+        _, install, extra = str(error).partition("pip install ")
+        return Unable(str(error), f"{install}{extra}")
+    return None
 
 
 class ModelDesk:
@@ -148,22 +170,9 @@ class ModelDesk:
         known = self._believed.get(entry.id)
         if known is not None and now < known[0]:
             return known[1]
-        reason = self._reason(entry)
+        reason = why_not(entry, self.catalog, self._surroundings.credentials)
         self._believed[entry.id] = (now + BELIEVED_S, reason)
         return reason
-
-    def _reason(self, entry: ModelEntry) -> str | None:
-        try:
-            class_ = provider_class(entry.provider)
-            credential = entry.credential or self.catalog.provider(entry.provider).credential
-            credential = credential or getattr(class_, "default_credential", None)
-            if credential is not None:
-                shape = getattr(class_, "CREDENTIAL", None)
-                given = () if shape is None else (shape,)
-                self._surroundings.credentials.get(credential, *given)
-        except (ConfigurationError, CredentialError) as error:
-            return str(error)
-        return None
 
     # Handing out.
 

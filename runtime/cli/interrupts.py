@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-
 #: Seconds that what is in flight has to give back what it holds, after the second.
 GIVING_BACK_S = 2.0
 

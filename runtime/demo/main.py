@@ -79,11 +79,12 @@ async def run_demo(options: DemoOptions, console: Console) -> DemoReport:
     """All of it. Raises the first failure where no entry at all could be done."""
     if options.baseline and not options.simulated:
         raise ConfigurationError("the usual way is measured on the simulated provider only: leave --baseline out")
+    catalog = None if options.catalog is None else Catalog.load(options.catalog)  # before anything is said
     corpus = read_corpus(options.entries)
     with _folder(options.keep) as folder:
-        if options.catalog is not None:
+        if catalog is not None and options.catalog is not None:
             _say_real(console, corpus, options.catalog)
-            return await _interlock(corpus, Catalog.load(options.catalog), folder, console)
+            return await _interlock(corpus, catalog, folder, console)
         _say_simulated(console, corpus, options.limits)
         with simulated_provider(options.limits).in_thread() as provider:
             catalog = Catalog.load(catalog_text(provider.base_url, options.limits), file="the demo's catalog")

@@ -198,7 +198,7 @@ def test_what_belongs_to_an_entry_is_refused_in_the_defaults(refused) -> None:
         ("inputs: text", "inputs", "must be a list"),
         ("accounting: {output: expcted}", "accounting.output", "did you mean expected?"),
         ("thinking: {budgets: {fast: 3}}", "thinking.budgets.fast", "must be one of immediate"),
-        ("prices: {input: 1, currency: usd}", "prices.currency", "pattern"),
+        ("prices: {input: 1, currency: usd}", "prices.currency", "three capital letters, such as USD, not 'usd'"),
         ("fallbacks: [a, a]", "fallbacks[1]", "twice"),
         ("? [a, b]\n    : 3", None, "a key must be a plain word"),
         ("identity: !!str x", None, "YAML tag"),

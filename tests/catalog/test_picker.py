@@ -23,6 +23,7 @@ from interlock.catalog import (
     Status,
     bind,
 )
+from interlock.catalog.picker import Unable
 from interlock.errors import ContextWindowExceededError, ModelResolutionError
 
 PICKER = DefaultPicker()
@@ -76,7 +77,7 @@ def test_a_grade_is_served_by_its_pin_then_the_cheapest_then_the_next_grade_up()
 def test_micro_falls_up_to_small_and_never_down() -> None:
     assert pick(ModelSpec(Grade.MICRO)) == "small-pinned"
     assert pick(ModelSpec(Grade.MEDIUM)) == "medium"
-    with pytest.raises(ModelResolutionError, match="no model can serve MEDIUM"):
+    with pytest.raises(ModelResolutionError, match="no chat model for MEDIUM can be called"):
         pick(ModelSpec(Grade.MEDIUM), without("medium", "large-wide"))
     with pytest.raises(ModelResolutionError, match="has no chat model for XL"):
         pick(ModelSpec(Grade.XL))
@@ -221,3 +222,24 @@ def test_what_is_picked_can_be_called_and_is_strong_enough(
     assert chosen in able
     strongest_or_lowest = max if grade is Grade.CEILING else min
     assert chosen.grade is strongest_or_lowest((entry.grade for entry in able), key=lambda each: each.value)
+
+
+def test_many_skips_are_one_record_grouped_by_reason(caplog: pytest.LogCaptureFixture) -> None:
+    others = ("small-pinned", "small-cheap", "small-dear", "small-unpriced")
+    situation = Situation(catalog=CATALOG, callable=without(*others))
+    seat = Seat(kind=Kind.CHAT, spec=ModelSpec(Grade.SMALL))
+    with caplog.at_level(logging.INFO, "interlock.catalog"):
+        for _ in range(2):
+            assert PICKER.pick(seat, situation).id == "medium"
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.message == "4 models are skipped: small-pinned, small-cheap and 2 more: its key is not set"
+
+
+def test_what_would_help_is_said_in_one_sentence_where_the_reasons_are_many() -> None:
+    reasons = iter(
+        [Unable("a is not set", "set A"), Unable("b is not set", "set B"), Unable("no provider c"), *"defgh"]
+    )
+    with pytest.raises(ModelResolutionError) as caught:
+        pick(ModelSpec(Grade.SMALL), lambda entry: next(reasons))
+    assert "no chat model for SMALL can be called: set A, or set B, or name another catalog" in str(caught.value)

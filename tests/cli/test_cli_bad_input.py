@@ -1,6 +1,7 @@
 """Bad input is one clear sentence with exit code 2: no traceback, nothing half-written."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -197,3 +198,42 @@ def test_as_a_process(tmp_path: Path) -> None:
     assert done.stderr.startswith("interlock: ")
     assert "Traceback" not in done.stderr
     assert json.dumps(sorted(path.name for path in tmp_path.iterdir())) == "[]"
+
+
+def test_without_any_key_one_sentence_says_which_to_set(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the catalog that ships, which names 27 models for this grade."""
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    folder.lines(GOOD)
+    code = "from interlock.runtime.cli import main; main()"
+    words = ["run", "pipelines_of_test.py:triage", "--input", "in.jsonl", "--output", "out.jsonl"]
+    environment = {**os.environ, "HOME": str(folder.path)}
+    before = folder.names()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "interlock: no chat model for SMALL can be called: set ANTHROPIC_API_KEY, or set OPENAI_API_KEY, or name "
+        "another catalog (--catalog FILE"
+    )
+    assert folder.names() == before
+    told = subprocess.run(
+        [sys.executable, "-c", code, *words, "--verbose"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert "model claude-haiku-direct is skipped: credential anthropic-api-key is not set" in told.stderr
+
+
+def test_a_grade_that_the_catalog_has_not_says_which_it_has(folder: Any) -> None:
+    source = (folder.path / "pipelines_of_test.py").read_text(encoding="utf-8")
+    large = source.replace('model="no-such-model"', "model=Grade.LARGE").replace("import Conv", "import Grade, Conv")
+    (folder.path / "large_of_test.py").write_text(large, encoding="utf-8")
+    folder.lines(GOOD)
+    words = ("--input", "in.jsonl", "--output", "out.jsonl", "--catalog", "catalog.yaml")
+    done = folder.call("run", "large_of_test.py:asks_for_a_stranger", *words)
+    refused(done, "has no chat model for LARGE: ask for a grade it has (SMALL)")
+
+
+def test_the_demo_says_nothing_before_its_catalog_is_read(folder: Any) -> None:
+    refused(folder.call("demo", "--catalog", "nosuch.yaml"), "nosuch.yaml: there is no such file")

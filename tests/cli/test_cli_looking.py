@@ -79,3 +79,39 @@ def test_one_entry_is_shown_in_full(folder: Any) -> None:
     shown = folder.call("catalog", "show", "simulated-small", "--catalog", "catalog.yaml").stdout
     assert "id: simulated-small\ngrade: SMALL\n" in shown
     assert "input: '1.00'" in shown or "input: 1.00" in shown
+
+
+def test_what_can_be_called_is_shown_and_what_would_help(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(folder.path))
+    rows = {line.split()[0]: line for line in folder.call("catalog", "show").stdout.splitlines()}
+    assert " yes " in rows["wordllama"]
+    assert "no: set ANTHROPIC_API_KEY" in rows["claude-haiku-direct"]
+    assert "no: no such provider" in rows["gemini-flash"]
+    shown = folder.call("catalog", "show", "claude-haiku-direct").stdout
+    assert "# cannot be called now: credential anthropic-api-key is not set" in shown
+
+
+def test_a_catalog_is_warned_about_what_is_allowed_and_likely_a_slip(folder: Any) -> None:
+    text = (
+        (folder.path / "catalog.yaml").read_text(encoding="utf-8").replace("provider: simulated", "provider: simulatd")
+    )
+    tight = text.replace("    structured:", "    limits: {input_tpm: 12000, rpm: 60, burst_s: 1}\n    structured:")
+    (folder.path / "tight.yaml").write_text(tight, encoding="utf-8")
+    done = folder.call("catalog", "check", "tight.yaml")
+    assert done.exit_code == 0
+    sound, provider, burst = done.stdout.splitlines()
+    assert sound.startswith("tight.yaml: sound; ")
+    assert provider == "warning: provider simulatd cannot be called (did you mean simulated?): simulated-small"
+    assert "holds at most 200 input tokens at once (12,000 a minute x burst_s 1)" in burst
+
+
+def test_a_call_that_never_fits_names_the_burst(folder: Any) -> None:
+    text = (folder.path / "catalog.yaml").read_text(encoding="utf-8")
+    tight = text.replace("    structured:", "    limits: {input_tpm: 12000, burst_s: 1}\n    structured:")
+    (folder.path / "tight.yaml").write_text(tight, encoding="utf-8")
+    folder.lines({"text": "tea " * 500})
+    done = folder.run("triage", "--catalog", "tight.yaml")
+    assert done.exit_code == 1
+    assert "holds at most 200 (12,000 a minute x burst_s 1)" in done.stderr
+    assert "raise the limit or its burst_s" in done.stderr
