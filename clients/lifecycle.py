@@ -244,7 +244,7 @@ class CallAttempt:
             unmetered=self._permit.unmetered,
             undeclared=self._permit.undeclared,
             request_hash=self._request_hash,
-            text=known.text if environment.keep_text else None,
+            text=None if known.text is None or not environment.keep_text else environment.redactor.redact(known.text),
         )
 
 

@@ -139,6 +139,14 @@ async def test_b30_the_record_holds_no_secret_and_no_endless_error(manual):
     assert len(seat.last.error) <= 2_000
 
 
+async def test_b30_an_answer_that_holds_a_secret_is_kept_without_it(manual):
+    attempt, seat = attempt_of(manual, keep_text=True)
+    attempt.sent()
+    await attempt.succeed(usage=Usage(input_tokens=10, output_tokens=2), text="Your key is sk-hidden-0123456789.")
+    assert seat.last.text.startswith("Your key is ")
+    assert "hidden" not in seat.last.text
+
+
 async def test_learned_facts_stay(manual):
     attempt, seat = attempt_of(manual)
     attempt.sent()
