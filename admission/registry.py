@@ -136,7 +136,8 @@ class Registry:
             raw.append(self.gate(account))
             held.append(amount)
         if not raw:
-            raw, held = [self._nothing], [0.0]
+            raw.append(self._nothing)
+            held.append(0.0)
         if len(self._shapes) >= REMEMBERED:
             self._shapes.clear()
         shape = self._shapes[key] = Shape(self._line, raw, tuple(held))
