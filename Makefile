@@ -31,6 +31,7 @@ check: $(VENV)/.check $(VENV)/.test
 	$(VENV)/bin/pyright --project pyproject.toml --pythonpath $(PY)
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/test_layout.py
+	$(PY) .ci/check_lengths.py
 
 bench: $(VENV)/.bench
 	@$(PY) -m benchmarks

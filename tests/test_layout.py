@@ -6,12 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"runtime", "admission", "catalog", "clients", "embeddings", "decisions", "credentials"}
 BARE_IMPORT = re.compile(rf"^\s*(from|import)\s+({'|'.join(sorted(FOLDERS))})\b", re.MULTILINE)
-LONGEST_FILE = 500  # lines
 
 
 def pyproject() -> dict[str, Any]:
@@ -58,16 +55,6 @@ def test_every_folder_says_what_lives_there() -> None:
     opening = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in sources(*FOLDERS)}
     silent = [path for path, text in opening.items() if path.name == "__init__.py" and len(text or "") < 20]
     assert [str(path.relative_to(ROOT)) for path in silent] == []
-
-
-@pytest.mark.parametrize("folder", [*sorted(FOLDERS), "src", "tests", "benchmarks", "examples"])
-def test_no_file_holds_two_ideas(folder: str) -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in sources(folder)
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
-    }
-    assert long == {}
 
 
 def test_the_pins_name_no_host() -> None:

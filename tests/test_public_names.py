@@ -127,6 +127,10 @@ def test_both_tables_agree() -> None:
     assert imports_for_type_checkers() == {name: interlock._MODULE_OF[name] for name in NAMES}
 
 
+def test_all_names_are_written_out_for_type_checkers() -> None:
+    assert sorted(interlock.__all__) == sorted(["__version__", *interlock._MODULE_OF])
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Rntime'"):
         interlock.Rntime  # noqa: B018

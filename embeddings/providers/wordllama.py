@@ -109,9 +109,12 @@ def _read() -> _BagOfWords:
 
 @contextmanager
 def _root_logger_untouched() -> Iterator[None]:
-    """Importing wordllama configures the root logger, which is the application's to configure."""
+    """Importing wordllama configures the root logger, which is the application's to configure. A handler that is there
+    keeps it from that; without it, what other threads log meanwhile would be on the screen."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    if not handlers:
+        root.addHandler(logging.lastResort or logging.NullHandler())  # as if there were none
     try:
         yield
     finally:

@@ -29,12 +29,11 @@ from ..settings import RuntimeSettings
 from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import NewStore, check_currency, checked_cap, configured, dispose
-from .failing import sentence
 from .interrupts import Interrupts
 from .lines import BadLineError, Id, Line, check, check_same_input, complain, read_lines
 from .progress import ResultFile
 from .target import load_function, load_pipeline
-from .telling import Failures, in_the_commands_words, summary
+from .telling import Failures, in_the_commands_words, summary, told
 
 if TYPE_CHECKING:
     from ..pipeline_job import Pipeline
@@ -243,9 +242,10 @@ class FileRun:
             self.capped = self.capped or error
             self._stopping.set()
         code = getattr(error, "code", "") or type(error).__name__
-        told = {"code": code, "message": sentence(error)}
-        self.failures.add(line.number, code, sentence(error))
-        self._keep({"id": line.id, "line": line.number, "run": run_id, "error": told})
+        message = told(error)
+        self.failures.add(line.number, code, message)
+        failed = {"code": code, "message": message}
+        self._keep({"id": line.id, "line": line.number, "run": run_id, "error": failed})
 
     def _give_up(self, error: InterlockError) -> None:
         self.fatal = self.fatal or error

@@ -89,5 +89,4 @@ def _counted(kind: _Kind) -> str:
 
 
 def _short(message: str) -> str:
-    message = message.replace(_CAP, _OPTION)
     return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."

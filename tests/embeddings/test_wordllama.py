@@ -150,6 +150,19 @@ async def test_the_root_logger_stays_the_applications(embeddings: Any) -> None:
     assert (list(logging.getLogger().handlers), logging.getLogger().level) == before
 
 
+def test_what_others_log_while_it_is_imported_stays_off_the_screen() -> None:
+    """Importing wordllama calls logging.basicConfig(level=INFO); a client of another thread logs each request."""
+    code = (
+        "import logging, sys, threading; from interlock.embeddings.providers import wordllama as provider;"
+        "log, over = logging.getLogger('httpx2'), threading.Event();"
+        "log.setLevel(logging.INFO);"
+        "write = lambda: [log.info('HTTP Request') for _ in iter(lambda: over.wait(0.001), True)];"
+        "other = threading.Thread(target=write); other.start(); provider._load(); over.set(); other.join()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+
+
 def test_importing_the_packages_loads_neither_numpy_nor_a_model() -> None:
     code = (
         "import sys, logging, interlock.embeddings, interlock.decisions;"
