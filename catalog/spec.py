@@ -25,8 +25,9 @@ class ModelSpec:
     avoid: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.max_output_tokens is not None and self.max_output_tokens < 1:
-            raise ValueError(f"max_output_tokens must be at least 1, not {self.max_output_tokens}")
+        limit = self.max_output_tokens
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise ValueError(f"max_output_tokens must be a whole number of at least 1, not {limit!r}")
         if self.max_output_tokens is not None and self.output is not None:
             raise ValueError("give max_output_tokens or output, not both")
 

@@ -232,11 +232,15 @@ class AbstractLLMClient(ABC):
             problem = type(error).__name__
         raise self.malformed(f"sent an event that is not of its wire ({problem})", request_id=draft.request_id)
 
+    @property
+    def where(self) -> str:
+        """The provider for an error's reader: its key, and the host where there is one."""
+        return self.entry.provider
+
     def malformed(self, what: str, **known: Any) -> MalformedResponseError:
         """A malformed answer, named: `what` continues "PROVIDER ..."."""
-        provider = self.entry.provider
-        return MalformedResponseError(f"{provider} {what}, for {self.entry.id}", model=self.entry.id,
-                                      provider=provider, **known)  # fmt: skip
+        return MalformedResponseError(f"{self.where} {what}, for {self.entry.id}", model=self.entry.id,
+                                      provider=self.entry.provider, **known)  # fmt: skip
 
     def failure(self, error: Exception) -> Exception:
         """The error that the caller gets: typed, complete, without secrets and without a chain into an SDK. What is no

@@ -99,5 +99,7 @@ class Conversation:
         return self._with("assistant", content)
 
     def _with(self, role: Role, content: str | Iterable[Block]) -> Conversation:
+        if not isinstance(content, (str, Iterable)) or isinstance(content, (bytes, Mapping)):
+            raise TypeError(f"a conversation takes text or blocks, not {type(content).__name__}")
         blocks: tuple[Block, ...] = (TextBlock(content),) if isinstance(content, str) else tuple(content)
         return replace(self, messages=(*self.messages, Message(role, blocks)))

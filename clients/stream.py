@@ -286,7 +286,7 @@ class ResponseStream:
     def _without_end(self) -> Exception:
         provider, model = self._client.entry.provider, self._client.entry.id
         return TransientUpstreamError(
-            f"{provider} ended the stream without its terminal marker, for {model}",
+            f"{self._client.where} ended the stream without its terminal marker, for {model}",
             model=model,
             provider=provider,
             request_id=self._draft.request_id,

@@ -193,6 +193,6 @@ def _of_kind(model: Asked | None, kind: Kind) -> ModelSpec:
 
 
 def _count(amount: int) -> int:
-    if amount < 1:
-        raise ValueError(f"an amount must be at least 1, not {amount}")
+    if not isinstance(amount, int) or amount < 1:
+        raise ValueError(f"an amount must be a whole number of at least 1, not {amount!r}")
     return amount

@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -49,6 +50,10 @@ def _tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+def _digest(key: str | None) -> bytes:
+    return b"" if key is None else sha256(key.encode()).digest()
+
+
 class SdkChatClient(AbstractLLMClient):
     """A chat provider whose SDK is one of the two. The SDK's client is made at the first call, and again when the key
     has been rotated; its connections are kept."""
@@ -60,7 +65,8 @@ class SdkChatClient(AbstractLLMClient):
     default_credential: ClassVar[str | None] = None
 
     _http: httpx2.AsyncClient | None = None
-    _made: tuple[str | None, Any] | None = None
+    #: The key's digest, so that no second copy of it lies about, and the SDK's client made with it.
+    _made: tuple[bytes, Any] | None = None
 
     # What differs between the two.
 
@@ -94,6 +100,10 @@ class SdkChatClient(AbstractLLMClient):
     @property
     def host(self) -> str:
         return urlsplit(self.base_url).netloc.rpartition("@")[2]
+
+    @property
+    def where(self) -> str:
+        return f"{self.entry.provider} at {self.host}"
 
     def ready(self) -> None:
         self._sdk()
@@ -142,14 +152,15 @@ class SdkChatClient(AbstractLLMClient):
 
     def _sdk(self) -> Any:
         key = self._key()
-        if self._made is None or self._made[0] != key:
+        digest = _digest(key)
+        if self._made is None or self._made[0] != digest:
             if self._http is None:
                 self._http = self._make_http()
             timeout = httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
             made = self.make_sdk(api_key=key, base_url=self.base_url, http=self._http, timeout=timeout)
             # ANTHROPIC_CUSTOM_HEADERS and OPENAI_CUSTOM_HEADERS would come along, and no argument keeps them out.
             made._custom_headers = {}
-            self._made = (key, made)
+            self._made = (digest, made)
         return self._made[1]
 
     def _key(self) -> str | None:
@@ -187,7 +198,7 @@ class SdkChatClient(AbstractLLMClient):
         kind = response.headers.get("content-type", "no content type")
         shown = " ".join(response.text.split())[:SHOWN]
         return self.malformed(
-            f"answered HTTP {response.status_code} with {kind} that is not of its wire, from {self.host}"
+            f"answered HTTP {response.status_code} with {kind} that is not of its wire"
             + (f" ({shown!r})" if shown else " (an empty body)"),
             status=response.status_code,
             request_id=request_id,
@@ -222,7 +233,7 @@ class SdkChatClient(AbstractLLMClient):
             return error
         self.environment.credentials.refresh(credential)
         try:
-            changed = self._key() != self._made[0]
+            changed = _digest(self._key()) != self._made[0]
         except CredentialError:
             changed = False
         if not changed:
@@ -237,7 +248,7 @@ class SdkChatClient(AbstractLLMClient):
         if not isinstance(error, httpx2.HTTPError) and isinstance(error.__cause__, Exception):
             cause = error.__cause__  # the SDK's wrapping says nothing but "Connection error."
         what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-        told = f"{self.entry.provider} at {self.host}: {what}, for {self.entry.id}"
+        told = f"{self.where}: {what}, for {self.entry.id}"
         if isinstance(cause, _NEVER_LEFT):
             return TransientUpstreamError(told, sent=False, provider_code=type(cause).__name__)
         if isinstance(cause, httpx2.DecodingError) or (

@@ -107,7 +107,8 @@ class Connection:
         if how == "reset":
             raw = transport.get_extra_info("socket")
             if raw is not None:
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing sends RST
+                with contextlib.suppress(OSError):  # the client has left before us, and its socket is gone
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing sends RST
             transport.abort()
         else:
             transport.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from interlock.catalog import Grade, Kind, ModelSpec, OutputSize, Usage
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_an_output_limit_is_at_least_one_token(limit: int) -> None:
+@pytest.mark.parametrize("limit", [0, -1, 1.5, float("nan"), float("inf"), True, "5"])
+def test_an_output_limit_is_a_whole_number_of_tokens(limit: Any) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ModelSpec(Grade.SMALL, max_output_tokens=limit)
 

@@ -133,6 +133,13 @@ async def test_b75_a_rotated_key_is_taken_up_after_a_401(bench, wire):
         await bench._clients[-1].aclose()
 
 
+async def test_a_client_keeps_no_copy_of_its_key_of_its_own(bench):
+    wire = WIRES[0]
+    client, _ = bench.client(wire)
+    await client.single_response("Hello.")
+    assert SECRET not in repr({name: value for name, value in vars(bench._clients[-1]).items() if name != "_http"})
+
+
 async def test_a_server_without_a_key_gets_no_header(bench):
     wire = next(wire for wire in WIRES if wire.key == "openai-compatible")
     client, _ = bench.client(wire, settings={"credential": None})

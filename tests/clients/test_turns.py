@@ -83,6 +83,12 @@ def test_half_a_character_is_found():
     assert half_character(Conversation.of("x").assistant([call])) == "turn 2 (ToolUseBlock), character 0"
 
 
+@pytest.mark.parametrize("content", [None, 5, b"bytes", {"text": "x"}])
+def test_what_is_no_text_and_no_blocks_is_said(content):
+    with pytest.raises(TypeError, match=f"text or blocks, not {type(content).__name__}"):
+        Conversation.of(content)
+
+
 blocks = st.one_of(
     st.sampled_from(["", " ", "\n", "text", "more"]).map(TextBlock),
     st.just(ThinkingBlock(text="hm", signature="s")),
