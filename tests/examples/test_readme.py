@@ -1,12 +1,12 @@
 """The README is a promise: its Python runs as shown, its commands exist, its output is a real one."""
 
-import os
 import re
 import shlex
-import shutil
-import subprocess
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,20 +20,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A folder with the examples, as the root of a checkout has them."""
-    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
-
-
-def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "error::ResourceWarning"}
-    return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=60, check=False)
-
-
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
-def test_the_python_runs_as_shown(checkout: Path, number: int) -> None:
+def test_the_python_runs_as_shown(checkout: Path, run: Any, number: int) -> None:
     done = run([sys.executable, "-c", blocks("python")[number]], checkout)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip()
@@ -43,7 +31,7 @@ def test_there_is_python_to_run() -> None:
     assert len(blocks("python")) >= 3
 
 
-def test_the_commands_run_as_shown(checkout: Path) -> None:
+def test_the_commands_run_as_shown(checkout: Path, run: Any) -> None:
     lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines() if line[:2] == "$ "]
     assert len(lines) >= 2
     for line in lines:
@@ -51,7 +39,10 @@ def test_the_commands_run_as_shown(checkout: Path) -> None:
         assert name == "interlock"
         done = run([sys.executable, "-c", "from interlock.runtime.cli import main; main()", *words], checkout)
         assert done.returncode == 0, done.stderr
-    assert len((checkout / "triaged.jsonl").read_text(encoding="utf-8").splitlines()) == 12
+    for output in ("triaged.jsonl", "answered.jsonl"):
+        assert len((checkout / output).read_text(encoding="utf-8").splitlines()) == 12
+    with closing(sqlite3.connect(checkout / "tickets.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM answers").fetchone() == (12,)
 
 
 def test_the_catalog_shown_is_sound() -> None:
@@ -66,6 +57,6 @@ def test_the_two_commands_are_there() -> None:
 
 
 def test_every_file_linked_to_is_there() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
