@@ -67,7 +67,7 @@ class BoundLLMClient:
         return ResponseStream(self._client, call, self._seat, StreamingMode(mode), prepare)
 
     def get_upstream_retries(self) -> int:
-        """How many re-runs a job gets by default after this provider's transient failures."""
+        """How many re-runs this provider advises. What counts is the job's own `upstream_retries`."""
         return self._client.upstream_retries
 
     singleResponse = single_response

@@ -40,7 +40,7 @@ class LLMClient(Protocol):
         ...
 
     def get_upstream_retries(self) -> int:
-        """How many re-runs a job gets by default after this provider's transient failures."""
+        """How many re-runs this provider advises. What counts is the job's own `upstream_retries`."""
         ...
 
     # The mission's own spellings.

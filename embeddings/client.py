@@ -32,7 +32,7 @@ class EmbeddingsClient(Protocol):
         ...
 
     def get_upstream_retries(self) -> int:
-        """How many re-runs a job gets by default after this provider's transient failures."""
+        """How many re-runs this provider advises. What counts is the job's own `upstream_retries`."""
         ...
 
     # The same, in camel case.
