@@ -266,7 +266,7 @@ class Runtime:
         return dispatcher.counts.frozen(dispatcher.admission.statistics(), len(dispatcher.live))
 
     def unsent_runs(self) -> frozenset[str]:
-        """The ids of runs that wait and have sent nothing yet: cancelling one of them costs nothing."""
+        """The ids of runs that wait and have cost nothing yet, so that nothing is lost with them."""
         return unsent_runs(self._open().live)
 
     def explain(self, handle: JobHandle[Any]) -> Explanation | None:

@@ -1,4 +1,4 @@
-"""Which runs can still be dropped for nothing: all their jobs wait, and no request of theirs has left."""
+"""Which runs can still be dropped for nothing: all their jobs wait, and none of them has cost anything yet."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _WAITING = frozenset({JobState.BLOCKED, JobState.PREPARING, JobState.SPENDING, J
 
 
 def unsent_runs(live: Iterable[JobHandle[Any]]) -> frozenset[str]:
-    """The ids of runs with a job that waits, and with none that runs or has sent a request. A pipeline itself holds
-    nothing; one whose own code is at work has no waiting job, and is not among them."""
+    """The ids of runs with a job that waits, and with none that runs or has cost something (a free model's answer has
+    not). A pipeline itself holds nothing; one whose own code is at work has no waiting job, and is not among them."""
     waiting: set[str] = set()
     begun: set[str] = set()
     for handle in live:
         if handle.run_id is None:
             continue
-        if handle.requests:
+        if handle.requests and handle.cost != 0:  # None: of unknown cost
             begun.add(handle.run_id)
         elif handle.state in _WAITING:
             waiting.add(handle.run_id)

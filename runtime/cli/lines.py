@@ -116,6 +116,8 @@ def complain(path: Path, bad: dict[int, str]) -> NoReturn:
 
 
 def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigurationError(f"{path} is a pipe or a device, and the input is read more than once: name a file")
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):

@@ -223,8 +223,10 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         return
     try:
         keep.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=keep):
+            pass
     except OSError as error:
-        raise ConfigurationError(f"{keep} cannot be made: {error.strerror or error}") from None
+        raise ConfigurationError(f"{keep} cannot be made or written: {error.strerror or error}") from None
     if any(keep.glob("*.db")):
         raise ConfigurationError(f"{keep} holds databases already: name an empty folder")
     yield keep

@@ -4,6 +4,7 @@ been sent."""
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ LINE = json.dumps(PAID) + "\n"
 
 PIPELINES = '''
 import asyncio, signal
-from interlock import LLMCall, PipelineContext, pipeline
+from interlock import Choice, DecisionCall, LLMCall, PipelineContext, pipeline
 
 @pipeline
 async def pressed(ctx: PipelineContext, text: str) -> str:
     """Presses Ctrl-C once its answer is there, as often as its text says."""
-    answer = await ctx.run(LLMCall(text, max_output_tokens=50))
+    team = {"team": Choice.of("Which team?", "tea", "milk")}
+    _, answer = await ctx.gather(DecisionCall(text, team), LLMCall(text, max_output_tokens=50))
     for _ in range(text.count("^C")):
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(0)
@@ -36,6 +38,12 @@ async def pays_then_fails(ctx: PipelineContext, text: str) -> str:
     await ctx.run(LLMCall(text, max_output_tokens=50))
     raise ValueError(f"no use for {text}")
 '''
+
+#: Free and on this machine: a line that has had a decision has not cost anything.
+LOCAL_DECISIONS = """\
+  - {id: sparrow, kind: decision, provider: sparrow, wire_model_id: sparrow-decider, prices: {input: 0}}
+pins: {SMALL: [simulated-small], decision: sparrow}
+"""
 
 
 def contents(folder: Any) -> dict[str, bytes]:
@@ -199,6 +207,7 @@ def one_at_a_time(paid: Any) -> Any:
     (paid.path / "out.jsonl").unlink()
     text = (paid.path / "catalog.yaml").read_text(encoding="utf-8")
     limited = text.replace("    structured:", "    limits: {max_concurrent: 1}\n    structured:")
+    limited = limited.replace("pins: {SMALL: [simulated-small]}", LOCAL_DECISIONS)
     (paid.path / "catalog.yaml").write_text(limited, encoding="utf-8")
     return paid
 
@@ -238,3 +247,18 @@ def test_failed_lines_are_summed_up_by_their_error(paid: Any) -> None:
     assert failed.exit_code == 1
     assert "0 of 2 lines done; 2 failed" in failed.stderr
     assert "  ValueError: 2 lines, the first line 1: no use for tea" in failed.stderr
+
+
+def test_an_input_that_can_be_read_once_only_is_refused(folder: Any) -> None:
+    os.mkfifo(folder.path / "pipe")
+    done = folder.run("shout", "--input", "pipe")
+    assert done.exit_code == 2
+    assert "pipe is a pipe or a device, and the input is read more than once" in done.stderr
+
+
+@pytest.mark.parametrize("keep", ["in.jsonl", "in.jsonl/below", "/proc/none"])
+def test_a_demo_folder_that_cannot_be_used(folder: Any, keep: str) -> None:
+    folder.lines({"text": "tea"})
+    done = folder.call("demo", "--json", "--keep", keep)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.output
+    assert "cannot be made or written" in done.stderr
