@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -34,6 +35,15 @@ async def note(ctx: PipelineContext, name: str) -> str:
 @pipeline
 async def spends(ctx: PipelineContext, name: str) -> str:
     return (await ctx.run(LLMCall(name, max_output_tokens=20))).text
+
+@dataclass(frozen=True)
+class Forgets(Store):
+    def requirements(self, needs: JobRequirements) -> None: ...
+
+@pipeline
+async def forgets(ctx: PipelineContext, name: str) -> str:
+    await ctx.run(LLMCall(name, max_output_tokens=20))
+    return await ctx.run(Forgets(name))
 
 def with_notes(settings: RuntimeSettings) -> RuntimeSettings:
     engine = create_async_engine("sqlite+aiosqlite:///notes.db")
@@ -89,7 +99,7 @@ def test_without_it_the_first_line_says_what_is_missing(notes: Any) -> None:
     ("function", "part"),
     [
         ("gives_nothing", "gave NoneType: it takes the RuntimeSettings and returns the ones to use"),
-        ("fails", "failed: KeyError: 'no such setting' (line 3"),
+        ("fails", "failed: KeyError: 'no such setting' (line "),
         ("with_note", "did you mean with_notes"),
         ("Store", "is no function but a type"),
     ],
@@ -111,3 +121,12 @@ def test_a_cap_in_a_currency_that_this_model_is_not_priced_in_stops_at_once(note
     assert done.exit_code == 2
     assert "--max-cost is in EUR, but this call is priced in USD" in done.stderr
     assert notes.names() & {"out.jsonl", "out.jsonl.part", "interlock.db"} == set()
+
+
+def test_a_job_that_did_not_declare_its_database_stops_at_the_first_line(notes: Any) -> None:
+    done = run(notes, "forgets", "--configure", "notes_of_test.py:with_notes", "--concurrency", "1")
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "notes" in done.stderr
+    assert len(json.loads(notes.call("calls", "--json").stdout)) == 1  # one line was paid for, not six
+    assert notes.names() & {"out.jsonl", "out.jsonl.part"} == set()
