@@ -87,9 +87,8 @@ class RunOptions:
 def run_file(options: RunOptions) -> int:
     """The exit code: 0 all good, 1 a line failed or was left, 130 stopped by Ctrl-C. Raises for a wrong set-up."""
     if options.verbose:
-        logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
-        for name in ("asyncio", "httpx", "httpcore", "anthropic", "openai"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("interlock").setLevel(logging.DEBUG)  # ours alone: others log requests as they are
     checked_cap(options.max_cost)
     pipeline = load_pipeline(options.pipeline)
     configure = None if options.configure is None else load_function(options.configure)
