@@ -1,4 +1,5 @@
-"""Ctrl-C while lines are under way: the first stops beginning, the second cancels, the third is Python's own."""
+"""Ctrl-C, or a SIGTERM, while lines are under way: the first stops beginning, the second cancels, the third is the
+system's own."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 
 #: Seconds that what is in flight has to give back what it holds, after the second.
 GIVING_BACK_S = 2.0
+#: How a process is asked to stop: by a person, and by a supervisor.
+ASKED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
@@ -17,9 +20,14 @@ class Interrupts:
     and what it cost is known. Code that does not end by then is cancelled where it stands."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
-        self.pressed = False
+        #: The first signal, once there was one.
+        self.asked: signal.Signals | None = None
         self._stop = stop
         self._cut = False
+
+    @property
+    def pressed(self) -> bool:
+        return self.asked is not None
 
     @contextmanager
     def heard(self, work: asyncio.Future[None]) -> Iterator[None]:
@@ -29,27 +37,32 @@ class Interrupts:
             for task in asyncio.all_tasks(loop) - {own, work}:
                 task.cancel()
 
-        def hear() -> None:
-            if not self.pressed:
-                self.pressed = True
+        def hear(asked: signal.Signals) -> None:
+            if self.asked is None:
+                self.asked = asked
                 print("Finishing what has been sent. Ctrl-C again cancels it.", file=sys.stderr)
                 self._stop()
                 return
             self._cut = True
-            loop.remove_signal_handler(signal.SIGINT)
+            unheard()
             print("Cancelling what is in flight.", file=sys.stderr)
             work.cancel()
             loop.call_later(GIVING_BACK_S, cancel_hard)
 
+        def unheard() -> None:
+            for asked in ASKED:
+                loop.remove_signal_handler(asked)
+
         try:
-            loop.add_signal_handler(signal.SIGINT, hear)
+            for asked in ASKED:
+                loop.add_signal_handler(asked, hear, asked)
         except (NotImplementedError, RuntimeError, ValueError):  # not the main thread, or no such signals here
             yield
             return
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            unheard()
 
     async def until_done(self, work: asyncio.Future[None]) -> None:
         try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,7 +87,8 @@ class RunOptions:
 
 
 def run_file(options: RunOptions) -> int:
-    """The exit code: 0 all good, 1 a line failed or was left, 130 stopped by Ctrl-C. Raises for a wrong set-up."""
+    """The exit code: 0 all good, 1 a line failed or was left, 130 stopped by Ctrl-C, 143 by SIGTERM. Raises for a wrong
+    set-up."""
     if options.verbose:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("interlock").setLevel(logging.DEBUG)  # ours alone: others log requests as they are
@@ -107,7 +110,7 @@ def run_file(options: RunOptions) -> int:
         try:
             asyncio.run(work.run(settings, configure))
         except KeyboardInterrupt:  # the third Ctrl-C, or the second where signals are not ours: at once
-            work.interrupts.pressed = True
+            work.interrupts.asked = signal.SIGINT
         if work.fatal is not None and not work.succeeded:
             raise in_the_commands_words(work.fatal)  # what was there before is as it was
         results.finish(result_id(line, checked.bad) for line in read_lines(options.input))
@@ -268,15 +271,15 @@ class FileRun:
                 cost=self._cost,
                 output=self._options.output,
                 written=bool(self._results.done or self._results.failed),
-                interrupted=self.interrupts.pressed,
+                interrupted=self.interrupts.asked,
                 capped=self.capped,
                 left=self.total - len(self._results.done),
                 again=self._options.again(),
             ),
             file=sys.stderr,
         )
-        if self.interrupts.pressed:
-            return 130
+        if self.interrupts.asked is not None:
+            return 128 + self.interrupts.asked
         return int(self.failed > 0 or self.capped is not None)
 
 
@@ -295,7 +298,9 @@ def _plain(value: Any) -> Any:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        return to_jsonable_python(value, fallback=_arrays)
+        plain = to_jsonable_python(value, fallback=_arrays)
+        json.dumps(plain, allow_nan=False)  # NaN and infinity have no form in JSON
+        return plain
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise OutputError(f"the result cannot be written as JSON: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def summary(
     cost: str,
     output: Path,
     written: bool,
-    interrupted: bool,
+    interrupted: signal.Signals | None,
     capped: SpendCapExceededError | None,
     left: int,
     again: str,
@@ -75,8 +76,8 @@ def summary(
     parts += [f"{bad} bad lines left out"] if bad else []
     parts += [cost] if cost else []
     lines = [f"{'; '.join(parts)}. {f'Results: {output}' if written else 'Nothing was written.'}", *failures.told()]
-    if interrupted:
-        lines.append("Stopped by Ctrl-C.")
+    if interrupted is not None:
+        lines.append(f"Stopped by {'Ctrl-C' if interrupted is signal.SIGINT else interrupted.name}.")
     if capped is not None:
         lines.append(f"Stopped at the cost cap: {told(capped)}")
     if left > 0:

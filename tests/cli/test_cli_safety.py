@@ -50,6 +50,24 @@ async def pays_then_fails(ctx: PipelineContext, text: str) -> str:
     raise ValueError(f"no use for {text}")
 '''
 
+NUMBERS = """
+from interlock import PipelineContext, pipeline
+
+@pipeline
+async def number(ctx: PipelineContext, text: str) -> dict[str, float]:
+    return {"score": float(text)}
+"""
+
+TERMINATED = """
+import signal
+from interlock import PipelineContext, pipeline
+
+@pipeline
+async def terminated(ctx: PipelineContext, text: str) -> str:
+    signal.raise_signal(signal.SIGTERM)
+    return text
+"""
+
 #: Free and on this machine: a line that has had a decision has not cost anything.
 LOCAL_DECISIONS = """\
   - {id: sparrow, kind: decision, provider: sparrow, wire_model_id: sparrow-decider, prices: {input: 0}}
@@ -273,3 +291,26 @@ def test_a_demo_folder_that_cannot_be_used(folder: Any, keep: str) -> None:
     done = folder.call("demo", "--json", "--keep", keep)
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.output
     assert "cannot be made or written" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
+def test_a_result_that_json_has_no_form_for_is_that_lines_failure(folder, text):
+    (folder.path / "numbers_of_test.py").write_text(NUMBERS, encoding="utf-8")
+    folder.lines({"text": "1.5"}, {"text": text})
+    ran = folder.call("run", "numbers_of_test.py:number", "--input", "in.jsonl", "--output", "out.jsonl", "--catalog",
+                      "catalog.yaml")  # fmt: skip
+    assert ran.exit_code == 1
+    first, second = folder.output()
+    assert first["output"] == {"score": 1.5}
+    assert second["error"]["code"] == "output"
+
+
+def test_a_sigterm_finishes_what_has_been_sent_too(folder):
+    (folder.path / "terminated_of_test.py").write_text(TERMINATED, encoding="utf-8")
+    folder.lines({"text": "one"}, {"text": "two"}, {"text": "three"})
+    ran = folder.call("run", "terminated_of_test.py:terminated", "--input", "in.jsonl", "--output", "out.jsonl",
+                      "--catalog", "catalog.yaml", "--concurrency", "1")  # fmt: skip
+    assert ran.exit_code == 143
+    assert "Stopped by SIGTERM" in ran.stderr
+    assert "--resume" in ran.stderr
+    assert [line["output"] for line in folder.output()] == ["one"]
