@@ -193,8 +193,9 @@ def _by_status(status: int | None) -> type[UpstreamError]:
 def _is_quota(refusal: Refusal) -> bool:
     if refusal.status == 402 or refusal.words & _QUOTA_WORDS:
         return True
-    if any(_QUOTA_ID.search(quota_id) for quota_id in refusal.quota_ids):
-        return True
+    named = [quota_id for quota_id in refusal.quota_ids if quota_id]
+    if named:  # Google says "you exceeded your current quota" of a minute's limit too: the limit's name decides
+        return any(_QUOTA_ID.search(quota_id) for quota_id in named)
     said = refusal.message.lower()
     return refusal.status in (400, 403, 429) and any(phrase in said for phrase in _QUOTA_PHRASES)
 
@@ -224,6 +225,8 @@ def _words(source: Mapping[str, Any]) -> list[str]:
         found.append(details.get("error_code"))
     if isinstance(inner, dict):
         found.append(inner.get("code"))
+    if isinstance(details, list):  # a Google ErrorInfo
+        found += [detail.get("reason") for detail in details if isinstance(detail, dict)]
     return [str(word).lower() for word in found if isinstance(word, (str, int)) and not isinstance(word, bool) and word]
 
 

@@ -90,6 +90,11 @@ def check(path: Path, fits: Callable[[Line], object]) -> Checked:
             checked.bad[line.number] = error.reason
         else:
             checked.good += 1
+    for number in list(checked.bad):  # bad lines are told under this name, and no good one may have it too
+        taken = seen.get(f"line {number}")
+        if taken is not None and taken not in checked.bad:
+            checked.bad[taken] = f"has the id 'line {number}', which names the bad line {number}"
+            checked.good -= 1
     return checked
 
 

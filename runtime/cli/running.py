@@ -93,6 +93,8 @@ def run_file(options: RunOptions) -> int:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("interlock").setLevel(logging.DEBUG)  # ours alone: others log requests as they are
     checked_cap(options.max_cost)
+    if options.output.exists() and options.input.exists() and options.output.samefile(options.input):
+        raise ConfigurationError(f"{options.output} is the input itself: name another --output")
     pipeline = load_pipeline(options.pipeline)
     configure = None if options.configure is None else load_function(options.configure)
     arguments = Arguments.of(pipeline.function, str(pipeline.name))

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         ContextWindowExceededError as ContextWindowExceededError,
         CredentialError as CredentialError,
         DependencyFailedError as DependencyFailedError,
+        EmptyResponseError as EmptyResponseError,
         InterlockError as InterlockError,
         InvalidRequestError as InvalidRequestError,
         JobCancelledError as JobCancelledError,
@@ -159,7 +160,7 @@ _PLACES = {
     "interlock.embeddings.response": "EmbeddingsResponse",
     "interlock.errors": (
         "AdmissionError AdmissionTimeoutError AmbiguousStepError CatalogError ConfigurationError "
-        "ContextWindowExceededError CredentialError DependencyFailedError InterlockError "
+        "ContextWindowExceededError CredentialError DependencyFailedError EmptyResponseError InterlockError "
         "InvalidRequestError JobCancelledError JobDeadlockError JobTimeoutError LeaseLostError "
         "MalformedResponseError ModelResolutionError NeverFitsError OutputTruncatedError OverloadedError "
         "ProviderRefusalError QuotaExhaustedError RateLimitedError ReplayMismatchError ResponseShapeError "
@@ -198,6 +199,7 @@ __all__ = [
     "EmbeddingPurpose",
     "EmbeddingsClient",
     "EmbeddingsResponse",
+    "EmptyResponseError",
     "Grade",
     "ImageBlock",
     "Input",

@@ -314,3 +314,26 @@ def test_a_sigterm_finishes_what_has_been_sent_too(folder):
     assert "Stopped by SIGTERM" in ran.stderr
     assert "--resume" in ran.stderr
     assert [line["output"] for line in folder.output()] == ["one"]
+
+
+def test_the_input_is_never_its_own_output(folder):
+    folder.lines({"text": "1.5"})
+    (folder.path / "link.jsonl").symlink_to("in.jsonl")
+    (folder.path / "numbers_of_test.py").write_text(NUMBERS, encoding="utf-8")
+    before = contents(folder)
+    for output in ("in.jsonl", "link.jsonl"):
+        for flag in ("--overwrite", "--resume"):
+            ran = folder.call("run", "numbers_of_test.py:number", "--input", "in.jsonl", "--output", output, flag,
+                              "--catalog", "catalog.yaml")  # fmt: skip
+            assert ran.exit_code == 2
+            assert "is the input itself" in ran.stderr
+    assert contents(folder) == before
+
+
+def test_a_good_line_cannot_have_a_bad_lines_name(folder):
+    (folder.path / "numbers_of_test.py").write_text(NUMBERS, encoding="utf-8")
+    folder.lines({"id": "line 2", "text": "1"}, "BAD\n", {"text": "3"})
+    ran = folder.call("run", "numbers_of_test.py:number", "--input", "in.jsonl", "--output", "out.jsonl", "--skip-bad",
+                      "--catalog", "catalog.yaml")  # fmt: skip
+    assert [("error" in line, line["line"]) for line in folder.output()] == [(True, 1), (True, 2), (False, 3)]
+    assert ran.exit_code == 1 or "bad lines" in ran.stderr

@@ -44,10 +44,10 @@ def openai_body(code: object = None, message: str = "No.", type_: object = None)
     return {"error": {"code": code, "message": message, "type": type_, "param": None}}
 
 
-def google_body(quota_id: str, delay: str | None = None) -> dict[str, object]:
+def google_body(quota_id: str, delay: str | None = None, said: str = "Quota exceeded.") -> dict[str, object]:
     details: list[object] = [{"@type": "QuotaFailure", "violations": [{"quotaId": quota_id}]}]
     details += [{"retryDelay": delay}] if delay else []
-    return {"error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": details}}
+    return {"error": {"code": 429, "message": said, "status": "RESOURCE_EXHAUSTED", "details": details}}
 
 
 PER_DAY, PER_MINUTE = "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "GenerateRequestsPerMinutePerProjectPerModel"
@@ -73,6 +73,7 @@ TABLE = [
     (429, openai_body(None, "Limit of tokens per day reached (TPD)"), QuotaExhaustedError),
     # rate limited
     (429, google_body(PER_MINUTE, "26s"), RateLimitedError),
+    (429, [google_body(PER_MINUTE, "34.4s", "You exceeded your current quota.")], RateLimitedError),
     (429, openai_body("rate_limit_exceeded"), RateLimitedError),
     (429, anthropic_body("rate_limit_error"), RateLimitedError),
     (429, "slow down", RateLimitedError),
@@ -114,6 +115,11 @@ TABLE = [
     (401, None, CredentialError),
     (403, None, CredentialError),
     (400, openai_body("API_KEY_INVALID"), CredentialError),
+    (
+        400,
+        {"error": {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}},
+        CredentialError,
+    ),
     (401, anthropic_body("authentication_error"), CredentialError),
     # the rest of 4xx
     (400, openai_body("invalid_value"), InvalidRequestError),
