@@ -11,7 +11,7 @@
     limits     output_limit: the one formula for the reservation and the wire
     pricing    what a usage costs
     pricebook  which entry's prices hold for a wire id
-    tokens     the offline estimate of input tokens, corrected by what providers report
+    tokens     the offline estimate of input tokens, corrected by what providers report; cut: a text cut to so many
 
 Everyone may import it; it imports nothing of Interlock but `interlock.errors`. A name is loaded on its first use, so a
 module that needs `Usage` alone does not pay for the YAML reader.

@@ -22,7 +22,6 @@ EXTRAS = {
     "anthropic": "anthropic",
     "openai": "openai",
     "httpx2": "anthropic",
-    "starlette": "simulator",
     "uvicorn": "simulator",
     "wordllama": "local",
     "sparrow_decider": "local",

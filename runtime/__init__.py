@@ -8,9 +8,11 @@
     pipeline_job   @pipeline; context: PipelineContext; scope: step ids; mapping: ctx.map; streaming: ctx.stream
     execution      one job's life, driven by calls; running: its parts from the grant on
     retry          whether it runs again (pure); live: all that have not ended; unsent: what is still free to drop
-    dispatcher     takes jobs in and gives executions what they need; attempt: one run of a job's code
-    desk           models chosen, sized and handed out
-    database       DatabaseProvider, and a job's transaction
+    dispatcher     takes jobs in and gives executions what they need; attempt: one run of a job's code; prepared: what
+                   that was declared to need; spent: what it has used; current: which job's code runs here
+    stopper        the first step of stopping a job; guarded: clients that hear of it; uncancelled: awaits that must end
+    desk           models chosen, sized and handed out; seat: what a client's call draws on and is written into
+    database       DatabaseProvider, and a job's transaction; threads: synchronous code
     runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
     store/         the records and the runs, in SQLite
     cli/           the command line; demo/ the main job

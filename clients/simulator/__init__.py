@@ -2,9 +2,11 @@
 
     provider     SimulatedProvider: settings, script, log, the server's lifetime
     script       Step: what happens to a request instead of a plain answer
-    answers      deterministic answers from a request's own text; filling, formats, patterns: values for a JSON schema
-    buckets      the limits, pure
-    app          the ASGI app; answering: one request's way; connection, server, joining: sockets
+    answers      deterministic answers from a request's own text; filling, formats, numbers, patterns: values for a JSON
+                 schema
+    buckets      the limits, pure; counting: tokens of a text; caching: marked prefixes
+    app          the ASGI app; answering, replying: one request's way; framing: its events; connection, server, joining:
+                 sockets
     wires/       Anthropic Messages, OpenAI chat completions
 
 Anyone may import it. Serving needs uvicorn (the `simulator` extra); the app alone needs nothing.
