@@ -2,6 +2,10 @@
 
 A grade is served by its pins in their order, then by its other entries, cheapest first, then by the next grade up. An
 exact id is served by that entry, or by the fallbacks it lists. What cannot be called is skipped and said once.
+
+An entry may also be passed over for now (`PassedOver`: its provider fails, or is closed): then the fallbacks it lists
+come next, whatever their grade, and theirs after them. A chain that comes back to a model that was looked at, under
+whichever id, goes on to the next.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from .words import Grade, Input, Kind, Status
 
 log = logging.getLogger("interlock.catalog")
 
+SAME_MODEL = "it is the same model under another name"
 TOO_SMALL = "its window is too small for this input"
 
 
@@ -42,6 +47,10 @@ class Unable(str):
         self = super().__new__(cls, reason)
         self.remedy = remedy
         return self
+
+
+class PassedOver(Unable):
+    """Why an entry that can be called should not be, just now: its backups go first."""
 
 
 def always_callable(entry: ModelEntry) -> str | None:
@@ -73,23 +82,34 @@ class DefaultPicker:
     def pick(self, seat: Seat, situation: Situation) -> ModelEntry:
         """Raises `ModelResolutionError`, or `ContextWindowExceededError` when only larger windows would help."""
         skipped: dict[str, str] = {}
-        for entry in self._candidates(seat, situation.catalog):
+        looked_at: set[tuple[str | None, ...]] = set()
+        waiting = [self._candidates(seat, situation.catalog)]
+        while waiting:
+            entry = next(waiting[-1], None)
+            if entry is None:
+                waiting.pop()
+                continue
             if entry.id in skipped:
                 continue
-            reason = _unfit(entry, seat) or situation.callable(entry)
+            known = _on_the_wire(entry) in looked_at
+            reason = PassedOver(SAME_MODEL) if known else _unfit(entry, seat) or situation.callable(entry)
             if reason is None:
                 if entry.status is Status.DEPRECATED:
                     _say_deprecated(entry, situation)
                 _say_skipped(skipped, situation, logging.WARNING)
                 return entry
             skipped[entry.id] = reason
+            if isinstance(reason, PassedOver):
+                looked_at.add(_on_the_wire(entry))
+            if isinstance(reason, PassedOver) or isinstance(seat.spec.model, str):
+                waiting.append(map(situation.catalog.entry, entry.fallbacks))
         _say_skipped(skipped, situation, logging.INFO)  # the error says it
         raise _nothing_left(seat, skipped, situation.catalog)
 
     def _candidates(self, seat: Seat, catalog: Catalog) -> Iterator[ModelEntry]:
         asked = seat.spec.model
         if isinstance(asked, str):
-            yield from _by_id(asked, catalog)
+            yield catalog.entry(asked)
         elif isinstance(asked, Grade):
             for grade in _grades(asked):
                 yield from _pinned(grade, catalog)
@@ -130,11 +150,9 @@ def bind(
     )
 
 
-def _by_id(entry_id: str, catalog: Catalog) -> Iterator[ModelEntry]:
-    entry = catalog.entry(entry_id)
-    yield entry
-    for name in entry.fallbacks:
-        yield catalog.entry(name)
+def _on_the_wire(entry: ModelEntry) -> tuple[str | None, ...]:
+    """What two ids have in common when they are one model at one account of one provider."""
+    return entry.provider, entry.base_url, entry.credential, entry.wire_model_id
 
 
 def _grades(asked: Grade) -> list[Grade]:
@@ -182,7 +200,7 @@ def _say_skipped(skipped: Mapping[str, str], situation: Situation, level: int) -
     fresh = {
         name: reason
         for name, reason in skipped.items()
-        if reason != TOO_SMALL and (name, reason) not in situation.said_once
+        if reason != TOO_SMALL and not isinstance(reason, PassedOver) and (name, reason) not in situation.said_once
     }
     if not fresh:
         return

@@ -23,7 +23,7 @@ from interlock.catalog import (
     Status,
     bind,
 )
-from interlock.catalog.picker import Unable
+from interlock.catalog.picker import PassedOver, Unable
 from interlock.errors import ContextWindowExceededError, ModelResolutionError
 
 PICKER = DefaultPicker()
@@ -118,6 +118,45 @@ def test_an_exact_id_falls_back_only_where_its_entry_says_so() -> None:
     assert pick(ModelSpec("a"), catalog=catalog) == "a"
     assert pick(ModelSpec("a"), without("a"), catalog=catalog) == "b"
     assert pick(ModelSpec("a", avoid=frozenset({"a", "b"})), catalog=catalog) == "c"
+
+
+def passed_over(*names: str) -> Callable[[ModelEntry], str | None]:
+    return lambda entry: PassedOver("it fails") if entry.id in names else None
+
+
+def test_the_fallbacks_of_one_passed_over_come_next_and_theirs_after_them() -> None:
+    catalog = Catalog.of([model("a", fallbacks=["b", "d"]), model("b", fallbacks=["c"]), model("c"), model("d")])
+    assert pick(ModelSpec("a"), passed_over("a"), catalog=catalog) == "b"
+    assert pick(ModelSpec("a"), passed_over("a", "b"), catalog=catalog) == "c"
+    assert pick(ModelSpec("a"), passed_over("a", "b", "c"), catalog=catalog) == "d"
+
+
+def test_routing_beats_a_grade_and_a_missing_key_does_not() -> None:
+    entries = [model("a", price="1", fallbacks=["big"]), model("b", price="2"), model("big", Grade.XL, price="9")]
+    catalog = Catalog.of(entries)
+    assert pick(ModelSpec(Grade.SMALL), passed_over("a"), catalog=catalog) == "big"
+    assert pick(ModelSpec(Grade.SMALL), passed_over("a", "big"), catalog=catalog) == "b"
+    assert pick(ModelSpec(Grade.SMALL), without("a"), catalog=catalog) == "b"
+
+
+def test_a_chain_that_comes_back_to_itself_through_an_alias_tries_each_model_once() -> None:
+    seen: list[str] = []
+
+    def fails(entry: ModelEntry) -> str | None:
+        seen.append(entry.id)
+        return PassedOver("it fails")
+
+    a, b = model("a", fallbacks=["b"]), model("b", fallbacks=["again", "a"])
+    again = model("again", wire_model_id="a", fallbacks=["b", "other"])
+    other_key = model("other", wire_model_id="a", credential="second-key")
+    catalog = Catalog.of([a, b, again, other_key])
+    with pytest.raises(ModelResolutionError, match="it fails"):
+        pick(ModelSpec("a"), fails, catalog=catalog)
+    assert seen == ["a", "b", "other"]  # `again` is `a` under another name: only its own backups are news
+    seen.clear()
+    with pytest.raises(ModelResolutionError):
+        pick(ModelSpec("b"), fails, catalog=catalog)
+    assert seen == ["b", "again", "other"]
 
 
 def test_an_unknown_id_names_what_is_near() -> None:
