@@ -57,7 +57,7 @@ from .record import CallSeat
 from .response import Piece
 from .schema import Dialect
 from .structured import Shape
-from .turns import check_inputs, half_character, ready_turns, refused
+from .turns import check_inputs, half_character, ready_turns, refused, without_foreign_signatures
 from .watch import AttemptTimeout
 
 #: A call may be this much larger than declared before it counts as undeclared: an estimate is no measurement.
@@ -117,6 +117,8 @@ class AbstractLLMClient(ABC):
     reserved: ClassVar[frozenset[str]] = frozenset({"model", "messages", "stream", "max_tokens"})
     #: The provider's strict mode for structured answers, where it has one.
     dialect: ClassVar[Dialect | None] = None
+    #: Whose signatures its answers carry, where they carry any. Providers that take each other's share a name.
+    signs_as: ClassVar[str | None] = None
     #: How many re-runs a job gets by default after a transient failure.
     upstream_retries: ClassVar[int] = 3
 
@@ -184,7 +186,7 @@ class AbstractLLMClient(ABC):
         """Check and encode. Whatever is wrong with a request is said here, before anything is sent."""
         entry = self.entry
         asked = Conversation.of(conversation)
-        turns = ready_turns(asked)
+        turns = ready_turns(without_foreign_signatures(asked, self.signs_as))
         check_inputs(turns, model=entry.id, inputs=entry.inputs)
         self._check_blocks(turns)
         chosen = merged_options(entry, options, self.takes)
@@ -208,9 +210,13 @@ class AbstractLLMClient(ABC):
             output_tokens=binding.output_tokens,
         )
 
+    def draft(self) -> Draft:
+        """An answer of this provider, about to be read."""
+        return Draft(self.signs_as)
+
     def read(self, reply: Reply) -> Answer:
         """The answer that a reply holds. Raises `MalformedResponseError`."""
-        draft = Draft()
+        draft = self.draft()
         draft.request_id, draft.reported = reply.request_id, reply.reported
         try:
             self.read_reply(reply.payload, draft)

@@ -69,8 +69,9 @@ class _Part:
 class Draft:
     """An answer being read. Every method takes one fact of the wire; `answer()` is what has come so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, signed_by: str | None = None) -> None:
         self._parts: dict[Hashable, _Part] = {}
+        self.signed_by = signed_by  # the wire whose signatures come with it
         self._usage: dict[str, int] = {}
         self.stop_reason: StopReason | None = None
         self.complete = False  # the wire's own end has been seen
@@ -93,6 +94,12 @@ class Draft:
         if isinstance(signature, str) and signature:
             part = self._part("thinking", key)
             part.signature = (part.signature or "") + signature
+
+    def sign(self, key: Hashable, signature: Any) -> None:
+        """The signature of a block that has begun, whatever its kind. It comes whole."""
+        part = self._parts.get(key)
+        if part is not None and isinstance(signature, str) and signature:
+            part.signature = signature
 
     def redacted(self, key: Hashable, data: Any) -> None:
         if isinstance(data, str):
@@ -153,9 +160,15 @@ class Draft:
         bad: list[BadToolCall] = []
         for part in self._parts.values():
             if part.kind == "text":
-                blocks.append(TextBlock(_sound("".join(part.texts))))
+                text = _sound("".join(part.texts))
+                blocks.append(TextBlock(text, signature=part.signature, signed_by=self._signer(part)))
             elif part.kind == "thinking":
-                blocks.append(ThinkingBlock(text="".join(part.texts), signature=part.signature, redacted=part.redacted))
+                blocks.append(
+                    ThinkingBlock(
+                        text="".join(part.texts), signature=part.signature, redacted=part.redacted,
+                        signed_by=self._signer(part),
+                    )
+                )  # fmt: skip
             else:
                 blocks.append(self._tool_block(part, bad))
         return Answer(
@@ -177,7 +190,12 @@ class Draft:
             problem = "the call has no name"
         if problem:
             bad.append(BadToolCall(id=tool_id, name=part.name, problem=problem))
-        return ToolUseBlock(id=tool_id, name=part.name, input=arguments)
+        return ToolUseBlock(
+            id=tool_id, name=part.name, input=arguments, signature=part.signature, signed_by=self._signer(part)
+        )
+
+    def _signer(self, part: _Part) -> str | None:
+        return None if part.signature is None and part.redacted is None else self.signed_by
 
     def _piece(self, kind: str, piece_kind: PieceKind, key: Hashable, delta: Any) -> Piece | None:
         if not isinstance(delta, str):

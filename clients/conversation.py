@@ -11,8 +11,12 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
+    """Text. `signature` is what its provider wants back with it, opaque; `signed_by` the wire that gave it."""
+
     text: str
     cache: bool = False  # a cache mark after this block
+    signature: str | None = field(default=None, kw_only=True)
+    signed_by: str | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +42,13 @@ class DocumentBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseBlock:
-    """A tool call the model made. `input` is the parsed arguments object."""
+    """A tool call the model made. `input` is the parsed arguments object. `signature` goes back with it as it came."""
 
     id: str
     name: str
     input: Mapping[str, Any] = field(default_factory=dict)
+    signature: str | None = None
+    signed_by: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +63,16 @@ class ToolResultBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingBlock:
-    """A model's thinking. It goes back byte for byte with its signature; `redacted` is opaque data of the provider."""
+    """A model's thinking. It goes back byte for byte with its signature; `redacted` is opaque data of the provider.
+
+    `signed_by` names the wire whose signature it is: to any other wire the block is left out, because a foreign
+    signature is refused. None: whoever is asked is taken to have signed it.
+    """
 
     text: str = ""
     signature: str | None = None
     redacted: str | None = None
+    signed_by: str | None = field(default=None, compare=False, repr=False)
 
 
 Block: TypeAlias = TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock

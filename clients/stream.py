@@ -28,7 +28,6 @@ from interlock.catalog.tokens import estimate_text
 from interlock.catalog.usage import Usage
 from interlock.errors import StreamBufferError, StreamInterruptedError, TransientUpstreamError, UpstreamError
 
-from .answer import Draft
 from .conversation import Conversation
 from .delivery import MAX_CONTINUATIONS, deliver, joined, start
 from .lifecycle import CallAttempt
@@ -69,7 +68,7 @@ class ResponseStream:
         self._asked, self._prepare = call.conversation, prepare
         self._paused: LLMResponse | None = None  # the turn so far
         self._continuations = 0
-        self._draft = Draft()
+        self._draft = client.draft()
         self._waiting: deque[Piece] = deque()  # read, and not yet given out
         self._attempt: CallAttempt | None = None
         self._wire: WireStream | None = None
@@ -243,7 +242,7 @@ class ResponseStream:
     def _continue(self, so_far: LLMResponse) -> None:
         """The next read sends the turn so far back, for the provider to go on with."""
         self._call = self._prepare(self._asked.assistant(so_far.blocks))
-        self._paused, self._draft = so_far, Draft()
+        self._paused, self._draft = so_far, self._client.draft()
         self._continuations += 1
         self._attempt = self._watch = None
         self._ended = False

@@ -20,11 +20,40 @@ from .conversation import (
     ImageBlock,
     Message,
     TextBlock,
+    ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
 
 _NEEDS: Mapping[type, Input] = {ImageBlock: Input.IMAGES, DocumentBlock: Input.DOCUMENTS}
+
+
+def without_foreign_signatures(conversation: Conversation, signs_as: str | None) -> Conversation:
+    """The conversation without what another wire signed: its thinking stays out, its text and its calls go unsigned.
+    A signature that nobody put a name to is taken for the asked one's own."""
+    if all(block.signed_by in (None, signs_as) for block in _signable(conversation)):
+        return conversation
+    return replace(
+        conversation,
+        messages=tuple(
+            replace(message, blocks=tuple(_unsigned(message.blocks, signs_as))) for message in conversation.messages
+        ),
+    )
+
+
+def _signable(conversation: Conversation) -> Iterable[TextBlock | ThinkingBlock | ToolUseBlock]:
+    for message in conversation.messages:
+        for block in message.blocks:
+            if isinstance(block, TextBlock | ThinkingBlock | ToolUseBlock):
+                yield block
+
+
+def _unsigned(blocks: Iterable[Block], signs_as: str | None) -> Iterable[Block]:
+    for block in blocks:
+        if not isinstance(block, TextBlock | ThinkingBlock | ToolUseBlock) or block.signed_by in (None, signs_as):
+            yield block
+        elif not isinstance(block, ThinkingBlock):
+            yield replace(block, signature=None, signed_by=None)
 
 
 def ready_turns(conversation: Conversation) -> Conversation:
@@ -81,7 +110,7 @@ def refused(message: str, *, model: str | None = None) -> InvalidRequestError:
 
 
 def _is_blank(block: Block) -> bool:
-    return isinstance(block, TextBlock) and not block.text.strip()
+    return isinstance(block, TextBlock) and not block.text.strip() and block.signature is None
 
 
 def _results_first(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

@@ -116,6 +116,7 @@ class AnthropicDirectClient(SdkChatClient):
     }
     takes = frozenset({"temperature", "top_p", "stop", "tools", "tool_choice", "parallel_tool_calls"})
     dialect = ANTHROPIC
+    signs_as: ClassVar[str | None] = "anthropic"
     path = "/v1/messages"
     request_id_header = "request-id"
     default_base_url: ClassVar[str | None] = "https://api.anthropic.com"

@@ -18,7 +18,7 @@ from interlock.clients.conversation import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from interlock.clients.turns import check_inputs, half_character, ready_turns
+from interlock.clients.turns import check_inputs, half_character, ready_turns, without_foreign_signatures
 from interlock.errors import InvalidRequestError
 
 CALL = ToolUseBlock(id="t1", name="look", input={})
@@ -113,3 +113,39 @@ def test_b62_ready_turns_alternate_lose_no_word_and_are_stable(conversation):
     kept = [block.text for message in ready.messages for block in message.blocks if isinstance(block, TextBlock)]
     assert kept == [word for word in words if word.strip()]
     assert ready_turns(ready) == ready
+
+
+# Signatures go back to the wire that gave them, and to no other.
+
+SIGNED = (
+    Conversation.of("x")
+    .assistant(
+        [
+            ThinkingBlock(text="Hm.", signature="s1", signed_by="one"),
+            TextBlock("Look.", signature="s2", signed_by="one"),
+            ToolUseBlock(id="t1", name="look", signature="s3", signed_by="one"),
+            ThinkingBlock(text="Anybody's.", signature="s4"),
+        ]
+    )
+    .user([ToolResultBlock(tool_use_id="t1", content="y")])
+)
+
+
+def test_a_wire_gets_its_own_signatures_back():
+    assert without_foreign_signatures(SIGNED, "one") is SIGNED
+
+
+@pytest.mark.parametrize("asked", ["two", None])
+def test_no_wire_gets_another_ones_signatures(asked):
+    blocks = without_foreign_signatures(SIGNED, asked).messages[1].blocks
+    assert blocks == (
+        TextBlock("Look."),
+        ToolUseBlock(id="t1", name="look"),
+        ThinkingBlock(text="Anybody's.", signature="s4"),
+    )
+    assert without_foreign_signatures(SIGNED, "one").messages[1].blocks[0].signature == "s1", "the caller's own is kept"
+
+
+def test_a_signed_blank_is_no_blank():
+    turns = ready_turns(Conversation.of("x").assistant([TextBlock("\n", signature="s"), TextBlock("\n")]).user("y"))
+    assert turns.messages[1].blocks == (TextBlock("\n", signature="s"),)
