@@ -21,11 +21,20 @@ from interlock.catalog.words import Kind, OutputSize
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.registry import provider_class
 from interlock.credentials.stores import variable
-from interlock.errors import CatalogError, ConfigurationError, CredentialError
+from interlock.errors import (
+    CatalogError,
+    ConfigurationError,
+    ContextWindowExceededError,
+    CredentialError,
+    ModelResolutionError,
+)
+
+from .routing import NOBODY, Caller, Routing
 
 if TYPE_CHECKING:
     from interlock.admission import Admission, Clock, Pool
     from interlock.catalog import ModelEntry
+    from interlock.clients.record import CallRecord
     from interlock.credentials import Chain
 
 log = logging.getLogger("interlock.runtime")
@@ -83,6 +92,7 @@ class ModelDesk:
         self._retired: list[Any] = []
         self._guard: Any = None
         self._look_again_s, self._complaint = surroundings.clock.now() + RELOAD_EVERY_S, ""
+        self.routing = Routing(surroundings.clock)
 
     # Choosing.
 
@@ -113,26 +123,62 @@ class ModelDesk:
         exact: bool = False,
         calls: int = 1,
         at_ceiling: bool = False,
+        caller: Caller = NOBODY,
     ) -> ModelBinding:
         """The entry and the sizes. `raw_tokens` is an estimate to be corrected per model, unless it is `exact`;
-        `at_ceiling` gives the answer all the room the model has, whatever the spec says."""
+        `at_ceiling` gives the answer all the room the model has, whatever the spec says. What fails its callers just
+        now (`routing`) is passed over while there is a backup."""
         self._refresh()
         asked = replace(spec, max_output_tokens=None, output=OutputSize.MAX) if at_ceiling else spec
-        situation = Situation(catalog=self.catalog, callable=self._cannot_be_called, said_once=self._said_once)
-        binding = bind(
-            asked, catalog=self.catalog, picker=self._picker, situation=situation, input_tokens=raw_tokens, calls=calls
+        binding = self._routed(asked, raw_tokens, calls, caller) or bind(
+            asked,
+            catalog=self.catalog,
+            picker=self._picker,
+            situation=self._situation(self._cannot_be_called),
+            input_tokens=raw_tokens,
+            calls=calls,
         )
+        if self.routing.troubled:
+            self.routing.take_probes(caller.owner, binding.entry)
         if spec.kind is Kind.EMBEDDINGS:
             self._admit_embedding(binding.entry, spec)
         if not exact:
             binding = self._corrected(binding, raw_tokens)
         return replace(binding, spec=spec) if asked is not spec else binding
 
-    def bind_texts(self, spec: ModelSpec, texts: Sequence[str]) -> ModelBinding:
+    def _routed(self, spec: ModelSpec, tokens: int, calls: int, caller: Caller) -> ModelBinding | None:
+        """The binding to an entry that is not passed over; None where there is no reason to look, or no such entry."""
+        if not (self.routing.troubled or caller.strikes):
+            return None
+        situation = self._situation(lambda entry: self._cannot_be_called(entry) or self.routing.why(entry, caller))
+        try:
+            return bind(
+                spec, catalog=self.catalog, picker=self._picker, situation=situation, input_tokens=tokens, calls=calls
+            )
+        except (ModelResolutionError, ContextWindowExceededError):
+            return None  # without routing it is served all the same, or the error is raised there
+
+    def moves_on(self, binding: ModelBinding, caller: Caller) -> bool:
+        """Whether a call that is bound to a model which is passed over by now would go to another one."""
+        if self.routing.why(binding.entry, caller) is None:
+            return False
+        tokens = binding.input_tokens if binding.raw_input_tokens is None else binding.raw_input_tokens
+        other = self._routed(binding.spec, tokens, binding.calls, caller)
+        return other is not None and other.entry.id != binding.entry.id
+
+    def _situation(self, callable: Callable[[ModelEntry], str | None]) -> Situation:
+        return Situation(catalog=self.catalog, callable=callable, said_once=self._said_once)
+
+    def heard(self, record: CallRecord) -> bool:
+        """A request has ended: its model's breaker hears of it. Returns whether its pool has been closed by that."""
+        entry = self.catalog.entries.get(record.model)
+        return entry is not None and self.routing.heard(entry, record.outcome, self.pool(entry))
+
+    def bind_texts(self, spec: ModelSpec, texts: Sequence[str], *, caller: Caller = NOBODY) -> ModelBinding:
         """An embedding model for these texts: as many calls as its caps make of them, each as large as the largest."""
         from interlock.embeddings.packing import plan_requests
 
-        binding = self.bind(spec, max((estimate_text(text) for text in texts), default=0), exact=True)
+        binding = self.bind(spec, max((estimate_text(text) for text in texts), default=0), exact=True, caller=caller)
         entry = binding.entry
         largest: int | None = getattr(provider_class(entry.provider), "MAX_REQUEST_BYTES", None)
         packing = plan_requests(

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
 from datetime import datetime
@@ -35,11 +35,12 @@ from .statistics import Counts
 
 if TYPE_CHECKING:
     from interlock.admission import Admission, Clock, Reservation, SpendGate, SpendHold
-    from interlock.catalog.spec import ModelSpec
+    from interlock.catalog.spec import ModelBinding, ModelSpec
 
     from .desk import ModelDesk
     from .settings import RuntimeSettings
     from .store.book import Book
+    from .store.rows import CallRow
 
 R = TypeVar("R")
 
@@ -48,6 +49,9 @@ log = logging.getLogger("interlock.runtime")
 
 class Dispatcher:
     """Everything jobs share."""
+
+    #: What a submitted job becomes; a rehearsal has its own.
+    execution_class: type[Execution[Any]] = Execution
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class Dispatcher:
             catalog_version=lambda: desk.catalog.version,
             strict=settings.strict_declarations,
             warn_once=self._warn_once,
-            recorded=self.counts.add,
+            recorded=self._recorded,
         )
 
     def new_id(self) -> str:
@@ -110,7 +114,7 @@ class Dispatcher:
     ) -> JobHandle[R]:
         """Take a job in. What is wrong with it is raised where its handle is awaited, never here."""
         self.check(job, after)
-        execution = Execution(
+        execution = self.execution_class(
             self,
             job,
             run,
@@ -155,7 +159,9 @@ class Dispatcher:
         check_settings(execution.job, execution.priority, execution.workflow)
         if isinstance(execution.job, PipelineJob):
             return NOTHING_NEEDED
-        needs = JobRequirements(self.desk, self._databases, self._accounts, at_ceiling=at_ceiling)
+        needs = JobRequirements(
+            self.desk, self._databases, self._accounts, at_ceiling=at_ceiling, caller=execution.caller
+        )
         _check_declared(execution.name, execution.job.requirements(needs))  # type: ignore[func-returns-value]
         bindings = tuple(needs.bindings)
         ask, currency = worst_price(bindings) if execution.run.caps and bindings else NO_PRICE
@@ -219,6 +225,20 @@ class Dispatcher:
 
     def attempt(self, job: Job[R], running: Running[R]) -> Coroutine[Any, Any, None]:
         return run_attempt(job, running, self._threads)
+
+    def moves_on(self, execution: Execution[Any], bindings: Iterable[ModelBinding]) -> bool:
+        """Whether one of these models is passed over by now, and a backup would serve instead."""
+        return any(self.desk.moves_on(binding, execution.caller) for binding in bindings)
+
+    def _recorded(self, row: CallRow) -> None:
+        self.counts.add(row)
+        if self.desk.heard(row.record):
+            self._loop.call_soon(self._reroute)
+
+    def _reroute(self) -> None:
+        """A pool has been closed for long: whoever waits there and has a backup goes to it."""
+        for execution in list(self.live):
+            execution.reroute()
 
     def ended(self, execution: Execution[Any]) -> None:
         self.live.remove(execution)

@@ -21,6 +21,7 @@ from interlock.errors import (
     JobTimeoutError,
     NeverFitsError,
     OutputTruncatedError,
+    QuotaExhaustedError,
     RateLimitedError,
     UpstreamError,
 )
@@ -30,6 +31,7 @@ from .handle import JobHandle
 from .job import Job, job_name
 from .prepared import Prepared, described, raisable
 from .retry import decide_rerun
+from .routing import Caller
 from .running import History, Outcome, Running
 from .spent import Spent
 from .state import JobState, move
@@ -99,6 +101,11 @@ class Execution(JobHandle[R]):
         if self._history is None:
             self._history = History(self._dispatcher.new_id())
         return self._history
+
+    @property
+    def caller(self) -> Caller:
+        """For whom its models are bound."""
+        return Caller(self) if self._history is None else Caller(self, self._history.strikes)
 
     @property
     def _running(self) -> Running[R] | None:
@@ -198,6 +205,7 @@ class Execution(JobHandle[R]):
         self._move(JobState.PREPARING)
         self._stage = None
         history = self._history
+        self._dispatcher.desk.routing.give_back(self)
         try:
             prepared = self._dispatcher.prepare(self, history.raised if history is not None else frozenset())
             self._bindings, self._databases = prepared.bindings, prepared.databases
@@ -257,7 +265,20 @@ class Execution(JobHandle[R]):
         if self.state is not JobState.WAITING:
             reservation.release()  # cancelled in the very turn it was granted
             return
+        if self._dispatcher.desk.routing.troubled and self._dispatcher.moves_on(self, self._bindings):
+            reservation.release()  # its model has failed others while it waited
+            self._move_on()
+            return
         self._launch(reservation)
+
+    def reroute(self) -> None:
+        """Its pool may have been closed: if it waits there and has a backup, it waits for that one instead."""
+        if self.state is JobState.WAITING and self._dispatcher.moves_on(self, self._bindings):
+            self._move_on()
+
+    def _move_on(self) -> None:
+        self._leave_the_queues()
+        self._prepare()
 
     # Running.
 
@@ -312,6 +333,7 @@ class Execution(JobHandle[R]):
         """Everything the attempt held, in the order of RULES: after the commit, before the delivery."""
         dispatcher = self._dispatcher
         self._stage = None
+        dispatcher.desk.routing.give_back(self)
         if running.timer is not None:
             running.timer.cancel()
         self.history.ran_s += dispatcher.clock.now() - running.started_s
@@ -327,6 +349,7 @@ class Execution(JobHandle[R]):
         history = self.history
         if isinstance(error, UpstreamError):
             history.upstream_error = error
+            history.strikes.add(error.model or "", error.code)
         if not self.job.can_run_again():
             self._fail(error)
             return
@@ -339,6 +362,10 @@ class Execution(JobHandle[R]):
             self.job = again
             self._back_off(0.0)
         elif isinstance(error, OutputTruncatedError) and self._raise_limit(error):
+            self._back_off(0.0)
+        elif isinstance(error, UpstreamError) and self._has_a_backup(error):
+            history.retries = 0  # the next model has its own
+            self._dispatcher.counts.reruns += 1
             self._back_off(0.0)
         else:
             rerun = decide_rerun(
@@ -360,6 +387,13 @@ class Execution(JobHandle[R]):
         specs = raisable(self._bindings, error) - self.history.raised
         self.history.raised |= specs
         return bool(specs)
+
+    def _has_a_backup(self, error: UpstreamError) -> bool:
+        """Whether another model would serve, now that this one is passed over."""
+        if not (error.retryable or isinstance(error, QuotaExhaustedError)):
+            return False
+        failed = [binding for binding in self._bindings if binding.entry.id == error.model]
+        return self._dispatcher.moves_on(self, failed)
 
     def _back_off(self, delay_s: float) -> None:
         if delay_s <= 0:
@@ -433,6 +467,7 @@ class Execution(JobHandle[R]):
 
     def _end(self, state: JobState, outcome: Outcome[R]) -> None:
         self._leave_the_queues()
+        self._dispatcher.desk.routing.give_back(self)
         self._move(state)
         self._outcome = outcome
         self._bindings, self._databases = (), ()

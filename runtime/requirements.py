@@ -14,6 +14,7 @@ from interlock.clients.measure import raw_input_tokens
 from interlock.errors import ConfigurationError, UndeclaredResourceError
 
 from .database import DatabaseNeed, DatabaseProvider
+from .routing import NOBODY, Caller
 
 if TYPE_CHECKING:
     from interlock.clients.options import CallOptions
@@ -39,8 +40,10 @@ class JobRequirements:
         accounts: Mapping[str, tuple[Any, int]],
         *,
         at_ceiling: frozenset[ModelSpec] = frozenset(),
+        caller: Caller = NOBODY,
     ) -> None:
         self._desk, self._providers, self._known_accounts, self._at_ceiling = desk, databases, accounts, at_ceiling
+        self._caller = caller
         self.bindings: list[ModelBinding] = []
         self.databases: list[DatabaseNeed] = []
         self.accounts: list[tuple[Any, int]] = []
@@ -86,7 +89,14 @@ class JobRequirements:
             input, options=options, response_model=response_model
         )  # fmt: skip
         return self._add(
-            self._desk.bind(spec, tokens, exact=exact, calls=_count(calls), at_ceiling=spec in self._at_ceiling)
+            self._desk.bind(
+                spec,
+                tokens,
+                exact=exact,
+                calls=_count(calls),
+                at_ceiling=spec in self._at_ceiling,
+                caller=self._caller,
+            )
         )
 
     def require_embeddings(
@@ -95,8 +105,8 @@ class JobRequirements:
         """An embedding model. `input` is the text, the texts (then the calls are planned), or the tokens of a call."""
         spec = _of_kind(model, Kind.EMBEDDINGS)
         if isinstance(input, int):
-            return self._add(self._desk.bind(spec, input, exact=True, calls=_count(calls or 1)))
-        binding = self._desk.bind_texts(spec, [input] if isinstance(input, str) else input)
+            return self._add(self._desk.bind(spec, input, exact=True, calls=_count(calls or 1), caller=self._caller))
+        binding = self._desk.bind_texts(spec, [input] if isinstance(input, str) else input, caller=self._caller)
         return self._add(binding if calls is None else replace(binding, calls=_count(calls)))
 
     def require_decision(
@@ -105,9 +115,9 @@ class JobRequirements:
         """A decision model. `input` is the request, its text, or a number of tokens."""
         spec = _of_kind(model, Kind.DECISION)
         if isinstance(input, int):
-            return self._add(self._desk.bind(spec, input, exact=True, calls=_count(calls)))
+            return self._add(self._desk.bind(spec, input, exact=True, calls=_count(calls), caller=self._caller))
         text = input if isinstance(input, str) else input.text
-        return self._add(self._desk.bind(spec, estimate_text(text), calls=_count(calls)))
+        return self._add(self._desk.bind(spec, estimate_text(text), calls=_count(calls), caller=self._caller))
 
     def require_database(self, name: str, *, transaction: bool = True, hold_transaction: bool = False) -> None:
         """One connection of a registered database. Its transaction begins with the first statement and is committed

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .routing import Strikes
 from .spent import Spent
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Running(Generic[R]):
 class History:
     """What a job that has run remembers: made at its first attempt, or when its id is first asked for."""
 
-    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "spent", "ticket", "upstream_error")
+    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "spent", "strikes", "ticket", "upstream_error")
 
     def __init__(self, id: str) -> None:
         self.id, self.spent, self.attempts = id, Spent(), 0
@@ -52,3 +53,4 @@ class History:
         self.ticket: Ticket | None = None
         self.raised: frozenset[ModelSpec] = frozenset()
         self.upstream_error: UpstreamError | None = None
+        self.strikes = Strikes()

@@ -1,8 +1,9 @@
 """The life of a job: its states and the one table of moves between them.
 
     created ──► blocked ──► preparing ──► spending ──► waiting ──► running ──► succeeded
-       └───────────────────────▲ ▲            (cost cap)  (the line)  │  │ └──► failed
-                               │ └── backing_off ◄────────────────────┤  └────► stopping ──► cancelled | failed
+       └───────────────────────▲ ▲ ▲          (cost cap)  (the line)  │  │ └──► failed
+                               │ │ └── moved to a backup ◄──┘         │  └────► stopping ──► cancelled | failed
+                               │ └── backing_off ◄────────────────────┤
                                └──────────────────────────────────────┘
 
 `blocked` waits for the jobs named in `after=`; `preparing` declares, binds and prices; `spending` waits until a cost
@@ -40,7 +41,7 @@ MOVES: dict[JobState, frozenset[JobState]] = {
     _S.BLOCKED: frozenset({_S.PREPARING, _S.FAILED, _S.CANCELLED}),
     _S.PREPARING: frozenset({_S.SPENDING, _S.WAITING, _S.RUNNING, _S.FAILED, _S.CANCELLED}),
     _S.SPENDING: frozenset({_S.WAITING, _S.FAILED, _S.CANCELLED}),
-    _S.WAITING: frozenset({_S.RUNNING, _S.FAILED, _S.CANCELLED}),
+    _S.WAITING: frozenset({_S.RUNNING, _S.PREPARING, _S.FAILED, _S.CANCELLED}),
     _S.RUNNING: frozenset({_S.STOPPING, _S.BACKING_OFF, _S.PREPARING, _S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),
     _S.STOPPING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),
     _S.BACKING_OFF: frozenset({_S.PREPARING, _S.FAILED, _S.CANCELLED}),
