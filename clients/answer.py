@@ -118,6 +118,15 @@ class Draft:
     def has(self, key: Hashable) -> bool:
         return key in self._parts
 
+    def wrote(self, key: Hashable) -> bool:
+        """Whether any text of that block has come."""
+        part = self._parts.get(key)
+        return part is not None and bool(part.texts)
+
+    @property
+    def calls_tools(self) -> bool:
+        return any(part.kind == "tool" for part in self._parts.values())
+
     def count(self, **fields: Any) -> None:
         """Token counts by the names of `Usage`. The last value of each wins; None says nothing; zero is zero."""
         self._usage.update({name: int(value) for name, value in fields.items() if _is_count(value)})

@@ -97,6 +97,10 @@ def merged_options(entry: ModelEntry, options: CallOptions | None, takes: frozen
         _check_tool_choice(asked, entry)
     _check_names(asked.tools, entry)
     _check_numbers(asked, entry)
+    unknown = sorted(name for name in entry.parameters if name in _SETTINGS and name not in takes)
+    if unknown:
+        raise refused(f"{entry.id} sets {unknown[0]!r} in its parameters, which {entry.provider} does not take",
+                      model=entry.id)  # fmt: skip
     defaults: dict[str, Any] = {
         name: tuple(value) if name == "stop" and not isinstance(value, str) else (value,) if name == "stop" else value
         for name, value in entry.parameters.items()

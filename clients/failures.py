@@ -55,7 +55,7 @@ _WINDOW_PHRASES = (
     "exceed context limit",
     "context window",
 )
-_REFUSAL_WORDS = frozenset({"invalid_prompt", "content_filter", "responsibleaipolicyviolation"})
+_REFUSAL_WORDS = frozenset({"invalid_prompt", "content_filter", "responsibleaipolicyviolation", "bio_policy"})
 _KEY_WORDS = frozenset(
     {"authentication_error", "permission_error", "invalid_api_key", "api_key_invalid", "expiredtoken"}
 )
@@ -83,6 +83,22 @@ STATUS_OF_WORD: Mapping[str, int] = {
     "invalid_request_error": 400,
     "context_length_exceeded": 400,
     "content_filter": 400,
+    # Inside a response of OpenAI's that failed: what it was given cannot be used, now or later.
+    "data_residency_mismatch": 400,
+    "empty_image_file": 400,
+    "failed_to_download_image": 400,
+    "image_file_not_found": 400,
+    "image_file_too_large": 400,
+    "image_parse_error": 400,
+    "image_too_large": 400,
+    "image_too_small": 400,
+    "invalid_base64_image": 400,
+    "invalid_image": 400,
+    "invalid_image_format": 400,
+    "invalid_image_mode": 400,
+    "invalid_image_url": 400,
+    "unsupported_image_media_type": 400,
+    "vector_store_timeout": 504,
 }
 
 

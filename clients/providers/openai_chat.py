@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any, ClassVar
-
-import httpx2
-import openai
-from openai import AsyncStream
-
-from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.catalog.words import Depth
 
 from ..answer import Draft
 from ..asking import Ask
@@ -26,39 +17,26 @@ from ..conversation import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from ..hints import openai_limits
 from ..options import Tool
 from ..response import Piece
-from ..schema import OPENAI
 from ..turns import refused
 from .openai_reading import read_choice, read_usage
-from .sdk import SdkChatClient
-
-EFFORTS: Mapping[Depth, str] = {
-    Depth.IMMEDIATE: "low",
-    Depth.QUICK: "low",
-    Depth.STANDARD: "medium",
-    Depth.THOROUGH: "high",
-}
+from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, data_url
 
 
 def _text(block: TextBlock) -> dict[str, Any]:
     return {"type": "text", "text": block.text}
 
 
-def _data_url(data: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-
-
 def _image(block: ImageBlock) -> dict[str, Any]:
-    url = block.url if block.data is None else _data_url(block.data, block.media_type)
+    url = block.url if block.data is None else data_url(block.data, block.media_type)
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _document(block: DocumentBlock) -> dict[str, Any]:
     if block.data is None:
         raise refused(f"the chat completions wire takes no document by URL ({block.name!r}): send its data")
-    return {"type": "file", "file": {"filename": block.name, "file_data": _data_url(block.data, block.media_type)}}
+    return {"type": "file", "file": {"filename": block.name, "file_data": data_url(block.data, block.media_type)}}
 
 
 def _tool_use(block: ToolUseBlock) -> dict[str, Any]:
@@ -76,7 +54,7 @@ def _thinking(block: ThinkingBlock) -> None:
     """This wire has no place for thinking: it stays out."""
 
 
-class OpenAIChatCompletionsClient(SdkChatClient):
+class OpenAIChatCompletionsClient(OpenAISdkClient):
     """OpenAI's chat completions."""
 
     encoders: ClassVar = {
@@ -89,11 +67,7 @@ class OpenAIChatCompletionsClient(SdkChatClient):
     }
     takes = frozenset({"temperature", "top_p", "seed", "stop", "tools", "tool_choice", "parallel_tool_calls"})
     reserved = frozenset({"model", "messages", "stream", "max_tokens", "max_completion_tokens", "n"})
-    dialect = OPENAI
     path = "/chat/completions"
-    request_id_header = "x-request-id"
-    default_base_url: ClassVar[str | None] = "https://api.openai.com/v1"
-    default_credential: ClassVar[str | None] = "openai-api-key"
     #: The wire's name of the output limit, which is sent exactly as it was reserved.
     limit_field: ClassVar[str] = "max_completion_tokens"
 
@@ -158,7 +132,7 @@ class OpenAIChatCompletionsClient(SdkChatClient):
         wire["tools"] = [_tool(tool) for tool in ask.tools]
         chosen = ask.tool_choice
         if chosen is not None:
-            wire["tool_choice"] = _TOOL_CHOICES.get(chosen) or {"type": "function", "function": {"name": chosen}}
+            wire["tool_choice"] = TOOL_CHOICES.get(chosen) or {"type": "function", "function": {"name": chosen}}
         parallel = ask.options.parallel_tool_calls
         if ask.structure is not None and ask.structure.tool_name is not None and not ask.options.tools:
             parallel = False
@@ -183,33 +157,6 @@ class OpenAIChatCompletionsClient(SdkChatClient):
         if not isinstance(choices, list):
             raise TypeError("choices is no list")
         return [piece for choice in choices if choice.get("index") in (0, None) for piece in read_choice(choice, draft)]
-
-    # Sending.
-
-    def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
-        sdk = openai.AsyncOpenAI(
-            api_key=api_key or "none",
-            admin_api_key="",
-            organization=self.environment.settings.options.get("organization") or "",
-            project=self.environment.settings.options.get("project") or "",
-            webhook_secret="",
-            base_url=base_url,
-            http_client=http,
-            timeout=timeout,
-            max_retries=0,
-        )
-        # An empty string kept the environment's value out; nothing at all keeps the header out.
-        sdk.organization, sdk.project = sdk.organization or None, sdk.project or None
-        return sdk
-
-    def stream_class(self) -> Any:
-        return AsyncStream[object]
-
-    def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
-        return openai_limits(headers, now=now)
-
-
-_TOOL_CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the anthropic and openai SDKs share: one generator made both, on httpx2.
+"""What the SDKs on httpx2 share: anthropic and openai, which one generator made, and google-genai.
 
 The SDK does what only it should: authentication, headers, the event stream's framing, its error classes. Everything
 else about it is switched off: retries, tracing, and whatever it would read from the environment. The request is sent as
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import ssl
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -30,7 +30,7 @@ from interlock.errors import (
     UpstreamError,
 )
 
-from ..abstract import AbstractLLMClient, Reply, WireStream
+from ..abstract import AbstractLLMClient, Events, Reply, WireStream
 from ..failures import read_refusal, upstream_error
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
@@ -55,32 +55,53 @@ def _digest(key: str | None) -> bytes:
 
 
 class SdkChatClient(AbstractLLMClient):
-    """A chat provider whose SDK is one of the two. The SDK's client is made at the first call, and again when the key
-    has been rotated; its connections are kept."""
+    """A chat provider whose SDK is one of these. The SDK's client is made at the first call, and again when the key
+    has been rotated; its connections are kept. `post` and `post_streamed` are those of the generated two."""
 
     path: ClassVar[str]
-    request_id_header: ClassVar[str]
+    request_id_header: ClassVar[str | None] = None
     default_base_url: ClassVar[str | None] = None
     #: The credential id where neither the entry nor the provider's settings name one; None: none is needed.
     default_credential: ClassVar[str | None] = None
+    #: Further ids under which the default credential may be found.
+    credential_aliases: ClassVar[tuple[str, ...]] = ()
 
     _http: httpx2.AsyncClient | None = None
     #: The key's digest, so that no second copy of it lies about, and the SDK's client made with it.
     _made: tuple[bytes, Any] | None = None
 
-    # What differs between the two.
+    # What differs between them.
 
     @abstractmethod
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
         """The SDK's client: no retries, nothing from the environment."""
 
-    @abstractmethod
     def stream_class(self) -> Any:
-        """The SDK's `AsyncStream[object]`."""
+        """The SDK's `AsyncStream[object]`, for `post_streamed`."""
+        raise NotImplementedError
 
     @abstractmethod
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         """What the headers say of the account's limits."""
+
+    async def post(self, body: bytes) -> httpx2.Response:
+        """One request and its whole response."""
+        response: httpx2.Response = await self._sdk().post(self.path, content=body, cast_to=httpx2.Response)
+        return response
+
+    async def post_streamed(self, body: bytes) -> tuple[httpx2.Response, Events, Callable[[], Awaitable[None]]]:
+        """One request, its response up to the headers, the events to come, and how to let go of them."""
+        stream = await self._sdk().post(
+            self.path, content=body, cast_to=object, stream=True, stream_cls=self.stream_class()
+        )
+
+        async def aclose() -> None:
+            await stream.close()
+            leftover = getattr(stream, "_iterator", None)
+            if leftover is not None:
+                await leftover.aclose()
+
+        return stream.response, stream, aclose
 
     # The rest is the same.
 
@@ -109,30 +130,19 @@ class SdkChatClient(AbstractLLMClient):
         self._sdk()
 
     async def send(self, body: bytes) -> Reply:
-        response = await self._sdk().post(self.path, content=body, cast_to=httpx2.Response)
-        return self._reply(response)
+        return self._reply(await self.post(body))
 
     async def open(self, body: bytes, alive: Callable[[], None]) -> WireStream:
-        stream = await self._sdk().post(
-            self.path, content=body, cast_to=object, stream=True, stream_cls=self.stream_class()
-        )
-        response: httpx2.Response = stream.response
+        response, events, aclose = await self.post_streamed(body)
         kind = response.headers.get("content-type", "").lower()
         if "json" in kind or "html" in kind or response.status_code == 204:
             await response.aread()
             return self._unstreamed(self._reply(response))
         response.stream = _Noticed(response.stream, alive)
-
-        async def aclose() -> None:
-            await stream.close()
-            leftover = getattr(stream, "_iterator", None)
-            if leftover is not None:
-                await leftover.aclose()
-
         return WireStream(
-            events=stream,
+            events=events,
             aclose=aclose,
-            request_id=response.headers.get(self.request_id_header),
+            request_id=self._request_id(response.headers),
             reported=self.read_limits(response.headers, now=self.environment.wall()),
         )
 
@@ -167,7 +177,8 @@ class SdkChatClient(AbstractLLMClient):
         credential = self.credential_id
         if credential is None:
             return None
-        return self.environment.credentials.get(credential, ApiKey).key.get_secret_value()
+        aliases = self.credential_aliases if credential == self.default_credential else ()
+        return self.environment.credentials.get(credential, ApiKey, aliases=aliases).key.get_secret_value()
 
     def _make_http(self) -> httpx2.AsyncClient:
         connections = self.environment.settings.max_connections
@@ -179,8 +190,11 @@ class SdkChatClient(AbstractLLMClient):
 
     # Reading.
 
+    def _request_id(self, headers: Mapping[str, str]) -> str | None:
+        return headers.get(self.request_id_header) if self.request_id_header else None
+
     def _reply(self, response: httpx2.Response) -> Reply:
-        request_id = response.headers.get(self.request_id_header)
+        request_id = self._request_id(response.headers)
         payload = _json(response.content)
         if isinstance(payload, list) and payload and isinstance(payload[0], dict) and payload[0].get("error"):
             payload = payload[0]
@@ -216,7 +230,7 @@ class SdkChatClient(AbstractLLMClient):
 
     def _said_no(self, status: int | None, body: Any, response: httpx2.Response | None) -> UpstreamError:
         headers: Mapping[str, str] = response.headers if response is not None else {}
-        refusal = read_refusal(status, body, headers, headers.get(self.request_id_header))
+        refusal = read_refusal(status, body, headers, self._request_id(headers))
         error = upstream_error(
             refusal,
             model=self.entry.id,
