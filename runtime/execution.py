@@ -367,6 +367,8 @@ class Execution(JobHandle[R]):
             history.retries = 0  # the next model has its own
             self._dispatcher.counts.reruns += 1
             self._back_off(0.0)
+        elif isinstance(error, UpstreamError) and history.strikes.end(error.model or ""):
+            self._fail(error)
         else:
             rerun = decide_rerun(
                 error,

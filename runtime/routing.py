@@ -37,6 +37,10 @@ class Strikes(dict[str, int]):
         elif code in FAILURE_CODES:
             self[model] = self.get(model, 0) + 1
 
+    def end(self, model: str) -> bool:
+        """Whether this was the last of several models that were tried: the chain is not begun again."""
+        return len(self) > 1 and self.get(model, 0) >= STRIKES
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:

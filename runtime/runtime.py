@@ -263,7 +263,8 @@ class Runtime:
 
     def statistics(self) -> RuntimeStatistics:
         dispatcher = self._open()
-        return dispatcher.counts.frozen(dispatcher.admission.statistics(), len(dispatcher.live))
+        counts, breakers = dispatcher.counts, dispatcher.desk.routing.statistics()
+        return counts.frozen(dispatcher.admission.statistics(), breakers, len(dispatcher.live))
 
     def unsent_runs(self) -> frozenset[str]:
         """The ids of runs that wait and have cost nothing yet, so that nothing is lost with them."""

@@ -13,6 +13,7 @@ from .state import JobState
 
 if TYPE_CHECKING:
     from interlock.admission import AdmissionStatistics
+    from interlock.clients.breaker import BreakerStatistics
 
     from .store.rows import CallRow
 
@@ -22,7 +23,8 @@ class RuntimeStatistics:
     """`live` counts the jobs that have not ended, pipelines included; the other counts are since the Runtime opened.
 
     `usage` and `cost` (by currency) add up every recorded request; `unpriced` counts those without a known cost.
-    `waited_s` is the time all attempts stood in the line together, seconds; `waits_s` the same by account.
+    `waited_s` is the time all attempts stood in the line together, seconds; `waits_s` the same by account. `breakers`
+    are of the models and accounts that have failed and not yet recovered.
     """
 
     admission: AdmissionStatistics
@@ -41,6 +43,7 @@ class RuntimeStatistics:
     unmetered: int
     waited_s: float
     waits_s: Mapping[str, float]
+    breakers: tuple[BreakerStatistics, ...] = ()
 
     @property
     def rate_limited(self) -> int:
@@ -89,7 +92,9 @@ class Counts:
             for account, seconds in row.waited.items():
                 self.waits_s[account] = self.waits_s.get(account, 0.0) + seconds
 
-    def frozen(self, admission: AdmissionStatistics, live: int) -> RuntimeStatistics:
+    def frozen(
+        self, admission: AdmissionStatistics, breakers: tuple[BreakerStatistics, ...], live: int
+    ) -> RuntimeStatistics:
         return RuntimeStatistics(
             admission=admission,
             submitted=self.submitted,
@@ -107,4 +112,5 @@ class Counts:
             unmetered=self.unmetered,
             waited_s=self.waited_s,
             waits_s=dict(self.waits_s),
+            breakers=breakers,
         )
