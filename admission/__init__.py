@@ -2,8 +2,10 @@
 
     accounts.py     held and metered accounts; the protocol for a user's own
     limiter.py      a pool's levels and the throttle they share
+    windows.py      limits per day that are given back at one instant (pure)
     throttle.py     what refusals teach (pure)
     charges.py      what a call is charged and settles to (pure)
+    expected.py     what a call is expected to put out (pure)
     line.py         the one line: order, claims, backfilling, fair share (pure)
     queues.py       what the line keeps: waiters, flows, groups
     demand.py       what is asked, and the frozen values that are told
@@ -38,6 +40,7 @@ from .reservation import Permit, Reservation
 from .spend import Cap, CapStatistics, SpendGate, SpendHold
 from .throttle import Throttle
 from .waiting import Waiting
+from .windows import WindowLevel
 
 __all__ = [
     "Account",
@@ -76,6 +79,7 @@ __all__ = [
     "Timer",
     "TokenBucketRateLimiter",
     "Waiting",
+    "WindowLevel",
     "rates_of",
     "settle_charge",
     "start_charge",

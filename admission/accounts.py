@@ -51,6 +51,8 @@ class Account:
     unsent: float = 0.0
     #: Of a level: seconds of its published refill that one unit takes.
     unit_s: float = 0.0
+    #: Of a window (a limit per day with a reset): when it opened. Calls sent before give nothing back to it.
+    opened_at: float = -inf
     #: Only a level has one: the limiter of its pool.
     pool: TokenBucketRateLimiter | None = None
 

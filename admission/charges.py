@@ -2,7 +2,7 @@
 
 A charge counts every way at once (requests, tokens, input, output); a pool takes from it the counts it has limits for.
 The sources of the rules are the providers' own pages, kept as data in the catalog: `output: limit | expected`,
-`cache_reads: free | counted`, `output_burndown`.
+`cache_reads: free | counted`, `output_burndown`, `limit_on_input`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ def start_charge(
     """The reservation: the estimated input and the output limit that is sent.
 
     Where the accounting says `output: expected` and `expected_output` is known, that stands for the limit (never above
-    it). Burndown is not charged at the start (no provider does).
+    it). Burndown is not charged at the start (no provider does). With `limit_on_input` the whole output limit is taken
+    from the input tokens as well.
     """
     output: float = output_tokens
     if expected_output is not None and accounting.output == "expected" and expected_output < output_tokens:
         output = expected_output
-    return Charge(1, input_tokens + output, input_tokens, output)
+    into = input_tokens + output_tokens if accounting.limit_on_input else input_tokens
+    return Charge(1, input_tokens + output, into, output)
 
 
 def settle_charge(accounting: Accounting, usage: Usage, reserved: Charge = REQUEST_ONLY) -> Charge:

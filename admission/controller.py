@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import datetime
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -37,14 +38,21 @@ log = logging.getLogger("interlock.admission")
 class Admission:
     """Admission of one process. Every method returns at once, on the thread of the event loop.
 
-    `jitter` gives numbers in [0, 1); it only ever lengthens a hold.
+    `jitter` gives numbers in [0, 1); it only ever lengthens a hold. `wall` is the time of day, with its zone:
+    limits per day are given back by it (None: the system's).
     """
 
-    def __init__(self, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        jitter: Callable[[], float] = random.random,
+        wall: Callable[[], datetime] | None = None,
+    ) -> None:
         self.clock = clock
         self._jitter = jitter
         self._line = Line()
-        self._registry = Registry(self._line)
+        self._registry = Registry(self._line, wall)
         self._delivery = Delivery()
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._timer: Timer | None = None
@@ -313,13 +321,21 @@ class Admission:
             self._tell(self._line.recheck(pool.limiter.accounts, now), now)
 
     def settle(
-        self, pool: Pool, waiting: Waiting, reserved: Charge | None, used: Charge, *, drained: bool = False
+        self,
+        pool: Pool,
+        waiting: Waiting,
+        reserved: Charge | None,
+        used: Charge,
+        *,
+        drained: bool = False,
+        sent_at: float = inf,
     ) -> None:
         """One call has ended: give back what it did not use of its reservation, or owe what it used beyond.
 
         The workflow's share is corrected by the same, in seconds of the pool. `drained`: a 429 has emptied the pool,
         so what the refused calls took is gone from it; giving it back would send the next burst. Only a debt is eased.
-        A level that came into the catalog after the grant was never charged, and has nothing to give back.
+        A level that came into the catalog after the grant was never charged, and has nothing to give back; nor has a
+        window that opened after the call was `sent_at` (inf: it never was).
         """
         now = self.clock.now()
         pool.settled += 1
@@ -340,6 +356,8 @@ class Admission:
             a, b = taken[level.part], used[level.part]
             if pool.reshaped and level not in waiting.group.accounts:
                 a = 0.0
+            elif sent_at < level.opened_at:
+                a = min(a, b)
             before, after = max(before, a * level.unit_s), max(after, b * level.unit_s)
             back = a - b
             if drained and back > 0:
@@ -350,11 +368,11 @@ class Admission:
             waiting.share.credit += before - after
         self._tell(self._line.give(levels, backs, now), now)
 
-    def charge_more(self, call: CallCharge, reserved: Charge | None) -> Charge:
+    def charge_more(self, call: CallCharge, reserved: Charge | None, kind: Hashable = None) -> Charge:
         """A call that was not declared, or not that large: owe the difference at once. Returns its whole charge."""
         now = self.clock.now()
         pool = call.pool
-        whole = pool.charge(call)
+        whole = pool.charge(call, kind)
         if reserved is not None:
             whole = Charge(*[max(a, b) for a, b in zip(whole, reserved, strict=True)])
             more = [b - a for a, b in zip(pool.select(reserved), pool.select(whole), strict=True)]
@@ -372,6 +390,12 @@ class Admission:
             moved = limiter.rate_limited(now, outcome.retry_after_s, epoch, self._jitter())
         elif kind is OutcomeKind.OVERLOADED:
             moved = limiter.overloaded(now)
+        elif outcome.day_spent:
+            moved = limiter.day_spent(now, outcome.retry_after_s, epoch)
+            if moved:
+                log.warning(
+                    "pool %s: the provider says that a limit per day is used up; %s", pool.name, limiter.closing(now)
+                )
         if outcome.reported:
             moved = self._adopt(limiter, outcome, sent_at, now) or moved
         if moved:

@@ -39,7 +39,8 @@ class Demand:
 
     `priority`: higher goes first. `max_wait_s`: None waits as long as it takes; otherwise the demand is refused (or,
     with `overflow="proceed"`, sent without a reservation) when its turn does not come in time. `workflow` is what fair
-    share counts by, `label` the job's name for messages.
+    share counts by, `label` the job's name for messages. `kind` is what the calls of such jobs have in common: an
+    expected output is learnt by it (None: by each call's key alone).
     """
 
     calls: tuple[CallCharge, ...] = ()
@@ -49,6 +50,7 @@ class Demand:
     max_wait_s: float | None = None
     overflow: Literal["fail", "proceed"] = "fail"
     label: str = ""
+    kind: Hashable = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 
+from interlock.catalog.days import ROLLING, day_reset
 from interlock.catalog.entry import Limits
 
 from .accounts import Level, OpenLevel
 from .outcome import Dimension, ReportedLimit
-from .throttle import Throttle
+from .throttle import LONGEST_HOLD_S, Throttle
+from .windows import DAY_S, WindowLevel
 
-DAY_S = 86_400.0
 #: Providers round a remaining token count to a thousand.
 TOKEN_ROUNDING = 1_000
+#: A day that is spent and whose reset nobody knows is tried once after 60 s, and then ever more rarely: some 30 times.
+LONGEST_DAY_PROBE_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ PARTS: Mapping[str, int] = {
     "tokens_per_day": 1,
     "requests_per_day": 0,
 }
+PER_DAY = frozenset({"tokens_per_day", "requests_per_day"})
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def rates_of(limits: Limits) -> dict[str, Rate]:
@@ -61,11 +70,22 @@ class TokenBucketRateLimiter:
     `levels` maps a dimension (`requests`, `tokens`, `input_tokens`, `output_tokens`, `tokens_per_day`,
     `requests_per_day`) to its level, an account named `<pool>:<dimension>`. A pool without limits has none; it can
     still be held, through `accounts`, which is what a demand on this pool draws on and is never empty.
-    `fixed` keeps reported limits from being adopted.
+    `fixed` keeps reported limits from being adopted. `day_resets` and `wall` (the time of day, with its zone) make
+    windows of the limits per day.
+
+    A limit per day is no measure of what a minute takes: a pool that has no other is open beside it.
     """
 
     def __init__(
-        self, name: str, limits: Mapping[str, Rate], *, now: float = 0.0, burst_s: float = 60.0, fixed: bool = False
+        self,
+        name: str,
+        limits: Mapping[str, Rate],
+        *,
+        now: float = 0.0,
+        burst_s: float = 60.0,
+        fixed: bool = False,
+        day_resets: str = ROLLING,
+        wall: Callable[[], datetime] | None = None,
     ) -> None:
         unknown = [key for key in limits if str(key) not in PARTS]
         if unknown:
@@ -79,33 +99,67 @@ class TokenBucketRateLimiter:
         self.accounts: tuple[Level, ...] = ()
         #: Dimensions whose published limit a provider's header has changed.
         self.adopted: set[str] = set()
-        self.update(limits, now)
+        self._wall = wall or _utc_now
+        self._reset = day_reset(day_resets)
+        self._day_probe_s = 0.0  # of a day that is spent and whose reset is not known: seconds to the next probe
+        self.windowed = False
+        self.update(limits, now, day_resets)
 
     @classmethod
-    def of(cls, name: str, limits: Limits, now: float = 0.0) -> TokenBucketRateLimiter:
+    def of(
+        cls, name: str, limits: Limits, now: float = 0.0, *, wall: Callable[[], datetime] | None = None
+    ) -> TokenBucketRateLimiter:
         """From a catalog entry's limits. `max_concurrent` is not among them: that is a `CountingGate` beside it."""
-        return cls(name, rates_of(limits), now=now, burst_s=limits.burst_s, fixed=limits.fixed)
+        return cls(
+            name,
+            rates_of(limits),
+            now=now,
+            burst_s=limits.burst_s,
+            fixed=limits.fixed,
+            day_resets=limits.day_resets,
+            wall=wall,
+        )
 
-    def update(self, limits: Mapping[str, Rate], now: float) -> bool:
-        """Take over changed limits; levels are carried over. Returns whether a dimension came or went."""
+    def update(self, limits: Mapping[str, Rate], now: float, day_resets: str = ROLLING) -> bool:
+        """Take over changed limits; levels are carried over. Returns whether an account came or went."""
         wanted = {str(key): rate for key, rate in limits.items()}
         slowdown = self.throttle.slowdown(now)
-        before, self.levels = self.levels, {}
-        for dimension, part in PARTS.items():
+        self._reset = day_reset(day_resets)
+        before, self.levels, was = self.levels, {}, self.accounts
+        for dimension in PARTS:
             rate = wanted.get(dimension)
             if rate is None:
                 continue
             level = before.get(dimension)
-            if level is None:
-                level = Level(f"{self.name}:{dimension}", rate.capacity, rate.rate_per_s, now=now, part=part)
-                level.pool = self
-                level.hold(now, self.throttle.held_until, drain=False)
+            if level is None or not self._still_fits(dimension, level):
+                level = self._made(dimension, rate, level, now)
                 level.set_rate(now, rate.rate_per_s / slowdown)
             elif (level.capacity, level.published_rate) != (rate.capacity, rate.rate_per_s):
                 level.set_limit(now, rate.capacity, rate.rate_per_s, rate.rate_per_s / slowdown)
             self.levels[dimension] = level
-        self.accounts = tuple(self.levels.values()) or (self._open,)
-        return self.levels.keys() != before.keys()
+        self.windowed = any(isinstance(level, WindowLevel) for level in self.levels.values())
+        minutes = self.levels.keys() - PER_DAY
+        self.accounts = (*self.levels.values(),) if minutes else (self._open, *self.levels.values())
+        return self.accounts != was
+
+    def _still_fits(self, dimension: str, level: Level) -> bool:
+        reset = level.reset if isinstance(level, WindowLevel) else None
+        return dimension not in PER_DAY or reset == self._reset
+
+    def _made(self, dimension: str, rate: Rate, before: Level | None, now: float) -> Level:
+        """A new level; of a limit per day that now resets otherwise than `before`, as low as that one is."""
+        name, part = f"{self.name}:{dimension}", PARTS[dimension]
+        level: Level
+        if dimension in PER_DAY and self._reset is not None:
+            level = WindowLevel(name, rate.capacity, self._reset, self._wall, now=now, part=part)
+        else:
+            level = Level(name, rate.capacity, rate.rate_per_s, now=now, part=part)
+        level.pool = self
+        level.hold(now, self.throttle.held_until, drain=False)
+        if before is not None:
+            level.unsent = before.unsent
+            level.set_level(now, level.capacity - (before.capacity - before.level(now)))
+        return level
 
     def earliest_fit(self, now: float, amounts: tuple[float, ...]) -> float:
         """The exact instant at which these amounts (aligned with `accounts`) fit, if nobody else draws."""
@@ -123,9 +177,49 @@ class TokenBucketRateLimiter:
             return False
         self._follow(now)
         for level in self.accounts:
-            level.hold(now, throttle.held_until, drain=counted)
-            level.owed = True
+            minutes = level.name.rpartition(":")[2] not in PER_DAY
+            level.hold(now, throttle.held_until, drain=counted and minutes)  # a minute's refusal leaves the day's rest
+            level.owed = minutes
         return True
+
+    def day_spent(self, now: float, retry_after_s: float | None = None, epoch: int | None = None) -> bool:
+        """A refusal, of a call granted in `epoch`, that names a limit per day. Of many in flight the first counts.
+
+        With a reset nothing passes until then, and nothing probes.
+
+        Without one the provider's hint is waited out, and probed as rarely as `LONGEST_DAY_PROBE_S` says: a hint of
+        seconds is not believed, for some providers give the minute's.
+        """
+        throttle = self.throttle
+        if epoch is not None and epoch < throttle.epoch:
+            return False
+        throttle.epoch += 1  # what was sent before says nothing of the day
+        windows = [level for level in self.levels.values() if isinstance(level, WindowLevel)]
+        for window in windows:
+            window.spent(now)
+        if windows:
+            return True
+        if self._reset is not None:
+            moment = self._wall()
+            closed_s = probe_s = (self._reset.next(moment) - moment).total_seconds()
+        else:
+            closed_s = retry_after_s if retry_after_s is not None and LONGEST_HOLD_S < retry_after_s < inf else DAY_S
+            probe_s = min(max(self._day_probe_s * 2, LONGEST_HOLD_S), LONGEST_DAY_PROBE_S, closed_s)
+            self._day_probe_s = probe_s
+        throttle.calm = False
+        throttle.closed_until = max(throttle.closed_until, now + closed_s)
+        throttle.held_until = max(throttle.held_until, now + probe_s)
+        for level in self.accounts:
+            level.hold(now, throttle.held_until, drain=False)
+            level.owed = probe_s < closed_s
+        return True
+
+    def closing(self, now: float) -> str:
+        """In words, until when nothing passes but a probe."""
+        ends = [level.resets_at for level in self.levels.values() if isinstance(level, WindowLevel)]
+        until_s = max(ends, default=self.throttle.closed_until) - now
+        probing = "" if ends or self._reset is not None else ", but for a probe now and then"
+        return f"nothing more is sent for {max(until_s, 0.0):,.0f} s{probing}"
 
     def overloaded(self, now: float) -> bool:
         """A 529: slow down harder; nothing is held or drained."""
@@ -134,7 +228,9 @@ class TokenBucketRateLimiter:
     def succeeded(self, now: float, epoch: int | None = None) -> bool:
         """A call of `epoch` was served: after a while the pool speeds up, and a closed one opens."""
         changed = self.throttle.on_success(now, epoch) and self._follow(now)
-        if not self.levels and (epoch is None or epoch >= self.throttle.epoch):
+        if not self.throttle.closed(now):
+            self._day_probe_s = 0.0
+        if self.accounts[0] is self._open and (epoch is None or epoch >= self.throttle.epoch):
             self._open.succeeded(calm=self.throttle.calm)
             return True
         return changed
@@ -143,11 +239,13 @@ class TokenBucketRateLimiter:
         """The first demand after a hold has gone on credit. True: it was a probe, and the pool is held again."""
         throttle = self.throttle
         throttle.on_passed(now)
+        if self._day_probe_s and throttle.closed(now):
+            throttle.held_until = min(now + self._day_probe_s, throttle.closed_until)
         probing = throttle.held_until > now
         for level in self.accounts:
             if probing:
                 level.hold(now, throttle.held_until, drain=False)
-            level.owed = probing
+            level.owed = probing and level.name.rpartition(":")[2] not in PER_DAY
         return probing
 
     def _follow(self, now: float) -> bool:

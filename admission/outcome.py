@@ -50,9 +50,13 @@ class ReportedLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """The end of one call. `retry_after_s` is the provider's own hint, already checked to be finite and >= 0."""
+    """The end of one call. `retry_after_s` is the provider's own hint, already checked to be finite and >= 0.
+
+    `day_spent`: it was refused because a limit per day is used up; the pool is then closed until that is over.
+    """
 
     kind: OutcomeKind
     usage: Usage | None = None
     retry_after_s: float | None = None
     reported: Mapping[Dimension, ReportedLimit] = field(default_factory=dict)
+    day_spent: bool = False

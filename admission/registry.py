@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from math import inf
 
 from interlock.catalog.entry import Limits
@@ -48,10 +49,10 @@ class Shape:
 class Registry:
     """Pools and held accounts, each name once, and the shapes of demands seen so far."""
 
-    __slots__ = ("_custom", "_deficits", "_line", "_nothing", "_shapes", "gates", "pools")
+    __slots__ = ("_custom", "_deficits", "_line", "_nothing", "_shapes", "_wall", "gates", "pools")
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, line: Line, wall: Callable[[], datetime] | None = None) -> None:
+        self._line, self._wall = line, wall
         self.pools: dict[str, Pool] = {}
         self.gates: dict[str, Gate] = {}
         self._custom: dict[int, CustomGate] = {}
@@ -66,7 +67,7 @@ class Registry:
         """The pool of that name, and whether its limits have changed with this call."""
         pool = self.pools.get(name)
         if pool is None:
-            pool = self.pools[name] = Pool(name, limits, now)
+            pool = self.pools[name] = Pool(name, limits, now, self._wall)
             self._carry_over(pool, now)
             return pool, False
         if pool.limits == limits:
@@ -107,13 +108,13 @@ class Registry:
         if len(calls) == 1 and calls[0].count == 1:
             call = calls[0]
             pool = call.pool
-            charge = pool.charge(call)
+            charge = pool.charge(call, demand.kind)
             shape = self._shapes.get((pool, demand.held)) or self._shape((pool, demand.held), demand)
             raw = pool.select(charge) + shape.held
             return shape.group, raw if shape.places is None else shape.arrange(raw), (charge,)
         key = (tuple([(call.pool, call.count) for call in calls]), demand.held)
         shape = self._shapes.get(key) or self._shape(key, demand)
-        charges = tuple([call.pool.charge(call) for call in calls])
+        charges = tuple([call.pool.charge(call, demand.kind) for call in calls])
         raw = ()
         for call, charge in zip(calls, charges, strict=True):
             raw += tuple([n * call.count for n in call.pool.select(charge)])

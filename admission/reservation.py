@@ -83,12 +83,14 @@ class Permit:
             self._admission.settle(call.pool, self._waiting, self.reserved, NOTHING)
             return
         if outcome.kind is OutcomeKind.COMPLETED and call.pool.limiter.throttle.calm and not outcome.reported:
-            self._admission.settle(call.pool, self._waiting, self.reserved, self._used(outcome))
+            self._admission.settle(call.pool, self._waiting, self.reserved, self._used(outcome), sent_at=self._sent_at)
             return
         # A hold must stand before anything is given back, or what comes back would be sent into it.
         self._admission.learn(call.pool, outcome, self._epoch, self._sent_at)
         drained = outcome.kind is OutcomeKind.RATE_LIMITED
-        self._admission.settle(call.pool, self._waiting, self.reserved, self._used(outcome), drained=drained)
+        self._admission.settle(
+            call.pool, self._waiting, self.reserved, self._used(outcome), drained=drained, sent_at=self._sent_at
+        )
 
     def _used(self, outcome: CallOutcome) -> Charge:
         kind, accounting = outcome.kind, self._call.accounting
@@ -99,7 +101,7 @@ class Permit:
             return reserved
         used = settle_charge(accounting, outcome.usage, reserved)
         if kind is OutcomeKind.COMPLETED and accounting.output == "expected":
-            self._call.pool.observe_output(self._call.key, used.output_tokens)
+            self._call.pool.observe_output(self._call.key, self._waiting.demand.kind, used.output_tokens)
         return used
 
 
@@ -176,7 +178,7 @@ class Reservation:
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
             )
-            reserved = self._admission.charge_more(call, reserved)
+            reserved = self._admission.charge_more(call, reserved, waiting.demand.kind)
         permit = Permit(self._admission, waiting, call, reserved, self._epochs[index], undeclared, granted)
         self._permits.append(permit)
         return permit

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from .days import ROLLING, day_reset
 from .words import Depth, Grade, Input, Kind, Status
 
 #: What `parameters` of an entry may set: the options of a call that every wire names alike.
@@ -26,6 +27,11 @@ def _credential_id(value: str) -> str:
     # The value is not shown: whoever wrote a key here must not find it in a log.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or _SECRET_LOOK.match(value):
         raise ValueError("must be the id of a credential, such as anthropic-api-key, and never the secret itself")
+    return value
+
+
+def _day_resets(value: str) -> str:
+    day_reset(value)  # raises ValueError
     return value
 
 
@@ -45,9 +51,11 @@ class Strict(BaseModel):
 class Limits(Strict):
     """Published limits of a pool. Rates are per minute (`rpm`, `tpm`, ...) or per day (`rpd`, `tpd`).
 
-    `burst_s` is how many seconds of the rate may be taken at once after idling. `fixed` keeps the provider's own
-    headers from adjusting them (`limits: fixed` in the file is that alone). `pool` names a shared pool instead; then
-    nothing else may stand beside it.
+    `day_resets` says when the day's are there again: `rolling` refills them continuously, `00:00 America/Los_Angeles`
+    all at once at that time of each day; with such a time and no `rpd` or `tpd` a pool whose day the provider calls
+    spent is closed until then. `burst_s` is how many seconds of the rate may be taken at once after idling. `fixed`
+    keeps the provider's own headers from adjusting them (`limits: fixed` in the file is that alone). `pool` names a
+    shared pool instead; then nothing else may stand beside it.
     """
 
     shorthands: ClassVar[dict[str, dict[str, Any]]] = {"fixed": {"fixed": True}}
@@ -59,6 +67,7 @@ class Limits(Strict):
     output_tpm: Positive | None = None
     rpd: Positive | None = None
     tpd: Positive | None = None
+    day_resets: Annotated[str, AfterValidator(_day_resets)] = ROLLING
     burst_s: Positive = 60.0
     max_concurrent: Count | None = None
     fixed: bool = False
@@ -74,9 +83,17 @@ class Limits(Strict):
 
 
 class Accounting(Strict):
-    """What a call is charged at its start and settles to (provider facts, as data)."""
+    """What a call is charged at its start and settles to (provider facts, as data).
+
+    With `output: expected` a call reserves what calls of its kind put out before: their `expected_quantile` (0.9 is
+    what nine in ten stay under), never below `expected_floor_tokens`, never above its own output limit.
+    """
 
     output: Literal["limit", "expected"] = "limit"
+    expected_quantile: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    expected_floor_tokens: Annotated[int, Field(ge=0)] = 0
+    #: The output limit is checked against the input tokens too, when the call starts; it comes back at the end.
+    limit_on_input: bool = False
     cache_reads: Literal["free", "counted"] = "counted"
     output_burndown: Positive = 1.0  # limit tokens spent per output token, at settlement
 

@@ -21,6 +21,7 @@ from interlock.admission import (
     OutcomeKind,
     ReportedLimit,
 )
+from interlock.admission.expected import ENOUGH
 from interlock.catalog.entry import Accounting, Limits
 from interlock.catalog.usage import Usage
 from interlock.errors import AdmissionTimeoutError, UndeclaredResourceError
@@ -153,7 +154,7 @@ async def test_b53_an_idle_pool_never_refuses_an_expected_output(house) -> None:
     house.sends = True
     pool = house.pool(input_tpm=1000, output_tpm=500)
     accounting = Accounting(output="expected")
-    for i in range(3):
+    for i in range(ENOUGH):
         house.ask(house.call(pool, 10, 64_000, accounting=accounting), label=str(i))
         await house.clock.advance(120)
         house.finish(house.answers[str(i)], used=(10, 40))
