@@ -156,6 +156,10 @@ class AbstractLLMClient(ABC):
     def read_error(self, error: Exception) -> UpstreamError | None:
         """What an exception of `send`, `open` or the events means. None: it is no provider's error but a bug."""
 
+    def with_options(self, wire: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """The body with `provider_options` over it: each stands instead of what was there, whole."""
+        return {**wire, **options}
+
     def ready(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Make ready to send: read the credential, build the SDK's client. Called before every call's permit is drawn,
         so that what is missing costs nothing."""
@@ -196,7 +200,7 @@ class AbstractLLMClient(ABC):
             entry=entry, conversation=turns, options=chosen, structure=structure, stream=stream,
             max_output_tokens=binding.output_tokens, thinking_tokens=binding.thinking_tokens, depth=binding.spec.depth,
         )  # fmt: skip
-        wire = self.encode(ask) | entry.provider_options | dict(chosen.provider_options)
+        wire = self.with_options(self.with_options(self.encode(ask), entry.provider_options), chosen.provider_options)
         body = self._as_json(wire, asked)
         measured, declared = self._measured(binding, asked, chosen, response_model)
         return Call(

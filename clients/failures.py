@@ -35,6 +35,7 @@ _QUOTA_WORDS = frozenset(
         "billing_hard_limit_reached",
         "billing_not_active",
         "billing_error",
+        "billing_disabled",
         "credit_balance_exhausted",
         "organization_spend_limit_exceeded",
         "project_spend_limit_exceeded",

@@ -21,6 +21,8 @@ GROUP = "interlock.providers"
 EXTRAS = {
     "anthropic": "anthropic",
     "openai": "openai",
+    "google": "gemini",
+    "litellm": "litellm",
     "httpx2": "anthropic",
     "uvicorn": "simulator",
     "wordllama": "local",

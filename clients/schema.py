@@ -26,6 +26,7 @@ class Dialect:
     formats: frozenset[str]
     recursion: bool
     all_required: bool  # every property must be listed as required
+    const: bool = True  # knows `const`; otherwise it is an enum of one
 
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
@@ -45,6 +46,14 @@ ANTHROPIC = Dialect(
     formats=_FORMATS | {"uri"},
     recursion=False,
     all_required=False,
+)
+GEMINI = Dialect(
+    name="Gemini's response schema",
+    keywords=frozenset({"minimum", "maximum", "minItems", "maxItems"}),
+    formats=frozenset({"date-time", "date", "time"}),
+    recursion=False,
+    all_required=False,
+    const=False,
 )
 
 #: Words about structure that no strict mode knows.
@@ -123,6 +132,8 @@ def _word(
         if len(value) != 1:
             raise UnsupportedSchema(f"{dialect.name} has no allOf of several (at {path})")
         out.update(_translate(value[0], dialect, path, depth + 1))
+    elif word == "const" and not dialect.const:
+        out["enum"] = [value]
     elif word == "format":
         (out if value in dialect.formats else notes)["format"] = value
     elif word in ("type", "enum", "const", "title", "description") or word in dialect.keywords:

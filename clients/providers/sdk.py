@@ -45,7 +45,7 @@ _CANNOT_LEAVE = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.I
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """Loading the certificates takes tens of milliseconds: once a process."""
     return httpx2.create_ssl_context()
 
@@ -185,7 +185,7 @@ class SdkChatClient(AbstractLLMClient):
         return httpx2.AsyncClient(
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
             follow_redirects=False,  # a redirect would carry the key to whoever is named in it
-            verify=_tls(),
+            verify=tls(),
         )
 
     # Reading.
