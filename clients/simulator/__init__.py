@@ -7,7 +7,8 @@
     buckets      the limits, pure; counting: tokens of a text; caching: marked prefixes
     app          the ASGI app; answering, replying: one request's way; framing: its events; connection, server, joining:
                  sockets
-    wires/       Anthropic Messages, OpenAI chat completions
+    wires/       Anthropic Messages, Mantle, OpenAI Responses and chat completions, Bedrock Converse and InvokeModel,
+                 Gemini; routing, speaking: which path is which of them, and how they are made
 
 Anyone may import it. Serving needs uvicorn (the `simulator` extra); the app alone needs nothing.
 """

@@ -17,13 +17,12 @@ from .framing import Framer
 from .log import SeenRequest
 from .replying import Numbering, make_reply
 from .script import Fault, Framing, Raw, Step
-from .wires.wire import Event, Headers, Refusing, Wire, WireError, encode
+from .wires.wire import Event, Headers, Refusing, Target, Wire, WireError, encode
 
 if TYPE_CHECKING:
     from .settings import Serving
 
 _JSON = (b"content-type", b"application/json")
-_STREAM: Headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _log = logging.getLogger(__name__)
 _PLAIN = Step(name="plain")
 
@@ -32,11 +31,18 @@ class Answering:
     """Answers one request. `entry` is its line in the log, filled in on the way."""
 
     def __init__(
-        self, serving: Serving, wire: Wire, connection: Connection, entry: SeenRequest, key: str | None
+        self,
+        serving: Serving,
+        wire: Wire,
+        target: Target,
+        connection: Connection,
+        entry: SeenRequest,
+        key: str | None,
     ) -> None:
         self._key = key
         self._serving = serving
         self._wire = wire
+        self._target = target
         self._connection = connection
         self._entry = entry
         self._request_id = f"req_sim{serving.seed:04x}{entry.number:012x}"
@@ -59,19 +65,28 @@ class Answering:
     def read(self, body: dict[str, Any]) -> tuple[Ask, int]:
         """The request as read, and its input tokens. Raises WireError."""
         serving, entry = self._serving, self._entry
-        serving.check_key(self._key)
+        serving.check_key(self._wire, self._key)
         try:
-            ask = self._wire.read(body)
+            ask = self._wire.read(body, self._target)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # A real provider validates the whole body first: a wrong shape is the caller's mistake, never a 500.
             raise WireError(400, f"The request body is malformed: {error}") from error
         entry.ask, entry.streamed = ask, ask.streamed
         if serving.models is not None and ask.model not in serving.models:
-            raise serving.unknown_model(self._wire.name, ask.model)
+            raise self._wire.unknown_model(ask.model)
         input_tokens = serving.count(ask.prompt) + ask.extra_input_tokens
         entry.input_tokens = input_tokens
-        serving.check_window(self._wire.name, ask, input_tokens)
+        serving.check_window(self._wire, input_tokens)
         return ask, input_tokens
+
+    async def count(self, body: dict[str, Any]) -> None:
+        """Answer with the number of tokens alone. Raises WireError."""
+        try:
+            inner = self._wire.counted_body(body, self._target)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise WireError(400, f"The request body is malformed: {error}") from error
+        _, tokens = self.read(inner)
+        await self.give(self._wire.counted(tokens))
 
     async def refuse(self, refusing: Refusing) -> None:
         """An error response in the wire's words."""
@@ -79,7 +94,7 @@ class Answering:
 
     async def refuse_error(self, error: WireError) -> None:
         self._entry.error = error.message
-        await self.refuse(Refusing(status=error.status, body=self._wire.error(error, self._request_id)))
+        await self.refuse(self._wire.error(error, self._request_id))
 
     async def give(self, body: dict[str, Any]) -> None:
         """A plain response that is no chat answer."""
@@ -111,14 +126,18 @@ class Answering:
     async def _raw(self, raw: Raw) -> None:
         connection = self._connection
         headers = self._headers(self._entry.model)
-        headers.append((b"content-type", raw.content_type.encode("latin-1")))
+        if raw.content_type is None:
+            headers += self._wire.stream_headers
+        else:
+            headers.append((b"content-type", raw.content_type.encode("latin-1")))
         headers.extend((name.lower().encode(), value.encode("latin-1")) for name, value in raw.headers.items())
         self._entry.status = raw.status
-        if len(raw.parts) == 1 and not raw.content_type.startswith("text/event-stream"):
-            await connection.respond(raw.status, headers, raw.parts[0])
+        parts = [self._wire.scripted(part) for part in raw.parts]
+        if len(parts) == 1 and raw.content_type is not None and not raw.content_type.startswith("text/event-stream"):
+            await connection.respond(raw.status, headers, parts[0])
             return
         await connection.start(raw.status, headers)
-        for part in raw.parts:
+        for part in parts:
             await connection.write(part)
             await connection.breathe()
         if raw.ending == "stall":
@@ -133,7 +152,7 @@ class Answering:
         serving = self._serving
         now = serving.now()
         cache = serving.cache.use(ask, now, serving.count)
-        charge = self._wire.start_charge(ask, input_tokens - cache.read_tokens)
+        charge = self._wire.start_charge(ask, input_tokens, cache.read_tokens)
         meter = serving.meter(ask.model)
         refused = meter.admit(charge, now) if meter is not None else None
         if refused is not None and meter is not None:
@@ -146,7 +165,7 @@ class Answering:
             serving.log.refused += 1
             await self.refuse(self._wire.refused(refused, ask, self._request_id))
             return
-        settled = _Settlement(self._wire, ask, meter, serving, self._entry)
+        settled = _Settlement(self._wire, ask, cache.read_tokens, meter, serving, self._entry)
         try:
             await self._pause(serving.latency_of(self._entry) + step.delay_s)
             reply = make_reply(
@@ -160,7 +179,7 @@ class Answering:
                 numbering=Numbering(
                     seed=serving.seed, number=self._entry.number, created_s=int(serving.wall().timestamp())
                 ),
-                prefixes=("msg_", "toolu_") if self._wire.name == "anthropic" else ("chatcmpl-", "call_"),
+                prefixes=self._wire.id_prefixes,
             )
             self._entry.input_tokens = reply.input_tokens + reply.cache_read_tokens + reply.cache_write_tokens
             if ask.streamed:
@@ -209,7 +228,7 @@ class Answering:
         if fault is not None and fault.kind == "error":
             status = self._wire.status_of(fault.error_kind)
             error = WireError(status, fault.message, kind=fault.error_kind)
-            await self.refuse(Refusing(status=status, body=self._wire.error(error, self._request_id)))
+            await self.refuse(self._wire.error(error, self._request_id))
             return
         if serving.tokens_per_s:
             await self._pause(reply.output_tokens / serving.tokens_per_s)
@@ -242,7 +261,7 @@ class Answering:
         if fault is not None and fault.after_pieces is None and await self._before_first(fault):
             return
         entry.status = 200
-        await connection.start(200, self._headers(ask.model) + _STREAM)
+        await connection.start(200, self._headers(ask.model) + self._wire.stream_headers)
         if fault is not None and fault.after_pieces is None:
             await self._strike(fault, reply)
             return
@@ -251,10 +270,10 @@ class Answering:
         pause_s = step.between_pieces_s
         if self._serving.tokens_per_s:
             pause_s += reply.output_tokens / max(1, total) / self._serving.tokens_per_s
-        framer = Framer(step.framing or Framing())
+        framer = Framer(step.framing or Framing(), binary=self._wire.binary)
         for position, event in enumerate(events):
             if fault is not None and _is_due(fault, event, entry.pieces):
-                await self._strike(fault, reply)
+                await self._strike(fault, reply, position)
                 return
             if event.kind == "piece":
                 await (self._pause(pause_s) if pause_s > 0 else connection.breathe())
@@ -281,11 +300,11 @@ class Answering:
             return True
         return False
 
-    async def _strike(self, fault: Fault, reply: Reply) -> None:
+    async def _strike(self, fault: Fault, reply: Reply, sent: int = 0) -> None:
         connection, entry = self._connection, self._entry
         if fault.kind == "error":
             entry.error = fault.message
-            await connection.write(self._wire.error_event(fault.error_kind, fault.message))
+            await connection.write(self._wire.error_event(fault.error_kind, fault.message, reply, sent))
             await connection.end()
         elif fault.kind == "cut":
             entry.cut = fault.how
@@ -302,9 +321,12 @@ class Answering:
 class _Settlement:
     """What a request is charged after its start, counted up as it is produced and closed once."""
 
-    def __init__(self, wire: Wire, ask: Ask, meter: Meter | None, serving: Serving, entry: SeenRequest) -> None:
+    def __init__(
+        self, wire: Wire, ask: Ask, cached_tokens: int, meter: Meter | None, serving: Serving, entry: SeenRequest
+    ) -> None:
         self._wire = wire
         self._ask = ask
+        self._cached_tokens = cached_tokens
         self._meter = meter
         self._serving = serving
         self._entry = entry
@@ -319,7 +341,7 @@ class _Settlement:
 
     def close(self) -> None:
         if self._meter is not None:
-            charge = self._wire.settle_charge(self._ask, self._entry.output_tokens)
+            charge = self._wire.settle_charge(self._ask, self._entry.output_tokens, self._cached_tokens)
             self._meter.take(charge, self._serving.now())
 
 

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
 from typing import Any
+from urllib.parse import parse_qs
 
 from .answering import Answering
 from .connection import ClientLeftError, Connection, Message, Receive, Scope, Send
-from .log import Kind, SeenRequest
+from .log import SeenRequest
+from .routing import Route, Wires, route
 from .settings import EVERY_MODEL, Serving
-from .wires.wire import Wire, WireError
+from .wires.wire import WireError
 
-_SECRET = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+_SECRET = frozenset(
+    {
+        "authorization",
+        "x-api-key",
+        "api-key",
+        "x-goog-api-key",
+        "x-amz-security-token",
+        "cookie",
+        "proxy-authorization",
+    }
+)
+_NO_KEY = frozenset({"cookie", "x-amz-security-token", "proxy-authorization"})
+_SIGNED = re.compile(r"Credential=([^/,\s]+)/\d+/([^/,\s]+)/([^/,\s]+)/aws4_request")
 _REDACTED = "[redacted]"
 
 
 class SimulatedApp:
-    """Paths are known by their end, so a base URL may carry any prefix."""
+    """Every wire on one port, known by path."""
 
-    def __init__(self, serving: Serving, anthropic: Wire, openai: Wire) -> None:
+    def __init__(self, serving: Serving, wires: Wires) -> None:
         self._serving = serving
-        self._anthropic = anthropic
-        self._openai = openai
+        self._wires = wires
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -31,63 +44,55 @@ class SimulatedApp:
         if scope["type"] != "http":
             raise RuntimeError(f"the simulated provider speaks HTTP, not {scope['type']}")
         path: str = scope["path"]
-        headers, key = _headers(scope["headers"])
-        wire, kind = self._route(path, headers)
-        entry = self._enter(path, headers, wire, kind)
+        headers, key, signed_for = _headers(scope["headers"])
+        query: bytes = scope.get("query_string", b"")
+        found = route(self._wires, path, query, headers)
+        entry = self._enter(path, headers, found, signed_for)
         connection = Connection(scope, receive, send, self._serving.sleep)
         try:
-            await self._serve(scope["method"], wire, kind, connection, entry, key)
+            await self._serve(scope["method"], found, connection, entry, key or _key_in(query))
         except ClientLeftError:
             entry.cut = "client"
         finally:
             self._serving.log.finish(entry, self._serving.now())
             await connection.aclose()
 
-    def _route(self, path: str, headers: Mapping[str, str]) -> tuple[Wire, Kind]:
-        if path.endswith("/chat/completions"):
-            return self._openai, "chat"
-        if path.endswith("/messages"):
-            return self._anthropic, "chat"
-        if path.endswith("/messages/count_tokens"):
-            return self._anthropic, "count"
-        wire = self._anthropic if "anthropic-version" in headers else self._openai
-        return wire, "models" if path.endswith("/models") else "other"
-
-    def _enter(self, path: str, headers: dict[str, str], wire: Wire, kind: Kind) -> SeenRequest:
+    def _enter(self, path: str, headers: dict[str, str], found: Route, signed_for: str | None) -> SeenRequest:
         log = self._serving.log
         entry = SeenRequest(
             number=log.total,
             at_s=self._serving.now(),
-            wire=wire.name,
+            wire=found.wire.name,
             path=path,
-            kind=kind,
-            model="",
+            kind=found.kind,
+            model=found.target.model or "",
             body={},
             headers=headers,
+            signed_for=signed_for,
         )
         log.add(entry)
         return entry
 
     async def _serve(
-        self, method: str, wire: Wire, kind: Kind, connection: Connection, entry: SeenRequest, key: str | None
+        self, method: str, found: Route, connection: Connection, entry: SeenRequest, key: str | None
     ) -> None:
         data = await connection.body()
-        answering = Answering(self._serving, wire, connection, entry, key)
+        wire, kind = found.wire, found.kind
+        answering = Answering(self._serving, wire, found.target, connection, entry, key)
         try:
             if kind == "other":
                 raise WireError(404, f"Not found: {method} {entry.path}")
             if method != ("GET" if kind == "models" else "POST"):
                 raise WireError(405, f"Method not allowed: {method} {entry.path}")
             if kind == "models":
-                self._serving.check_key(key)
-                await answering.give(wire.models(self._known()))
+                self._serving.check_key(wire, key)
+                await answering.give(wire.models(self._known(), found.target))
                 return
             body = _parsed(data)
             entry.body = body
-            entry.model = str(body.get("model", ""))
+            entry.model = found.target.model or str(body.get("model", ""))
             if kind == "count":
-                _, tokens = answering.read({"max_tokens": 1} | body)
-                await answering.give({"input_tokens": tokens})
+                await answering.count(body)
                 return
         except WireError as error:
             await answering.refuse_error(error)
@@ -102,18 +107,31 @@ class SimulatedApp:
         return named or ["simulated"]
 
 
-def _headers(raw: list[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | None]:
-    """The headers with their secrets taken out, and the key."""
+def _headers(raw: list[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | None, str | None]:
+    """The headers with their secrets taken out, the key, and what an AWS signature was made for.
+
+    A signature is not checked: its key is the access key id, and what it was made for `region/service`.
+    """
     key: str | None = None
+    signed_for: str | None = None
     headers: dict[str, str] = {}
     for raw_name, raw_value in raw:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in _SECRET:
-            if name != "cookie":
+            signed = _SIGNED.search(value) if value.startswith("AWS4-") else None
+            if signed is not None:
+                key, signed_for = signed[1], f"{signed[2]}/{signed[3]}"
+            elif name not in _NO_KEY:
                 key = value.removeprefix("Bearer ").strip() or key
             value = _REDACTED
         headers[name] = value
-    return headers, key
+    return headers, key, signed_for
+
+
+def _key_in(query: bytes) -> str | None:
+    """A key in the query, which is never logged."""
+    found = parse_qs(query.decode("latin-1")).get("key")
+    return found[0] if found else None
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from .script import Framing
 
 
 class Framer:
-    """Rewrites the bytes of events, one after the other, as `framing` says."""
+    """Rewrites the bytes of events, one after the other, as `framing` says. A binary stream is only cut elsewhere."""
 
-    def __init__(self, framing: Framing) -> None:
-        self._framing = framing
+    def __init__(self, framing: Framing, *, binary: bool = False) -> None:
+        self._framing = framing if not binary else Framing(bytes_per_write=framing.bytes_per_write)
         self._first = True
 
     def writes(self, event: bytes, *, last: bool = False) -> Iterator[bytes]:

@@ -42,6 +42,7 @@ class SeenRequest:
     pieces: int = 0
     finished_at_s: float | None = None
     cut: Cut | None = None
+    signed_for: str | None = None  # `region/service` of an AWS signature
     refused_by: str | None = None  # the dimension of a 429 by the provider's own limits
     error: str | None = None
 

@@ -18,9 +18,7 @@ from .log import Goodput, RequestLog, SeenRequest, measure
 from .script import Step
 from .server import LoopbackServer, ThreadedServer
 from .settings import EVERY_MODEL, Serving
-from .wires import anthropic_reading, openai_reading
-from .wires.anthropic import AnthropicWire
-from .wires.openai_chat import OpenAIChatWire
+from .speaking import wires
 
 NO_SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 
@@ -30,7 +28,8 @@ def _wall() -> datetime:
 
 
 class SimulatedProvider:
-    """A model provider on loopback that speaks Anthropic Messages and OpenAI chat completions.
+    """A model provider on loopback that speaks Anthropic Messages (Bedrock's Mantle too), OpenAI Responses and chat
+    completions, Bedrock Converse and InvokeModel, whole and streamed, and Gemini; each under its own paths.
 
     limits: per model as it is named on the wire, "*" for each model not named; one PublishedLimits stands for "*".
         None has no limits.
@@ -45,6 +44,9 @@ class SimulatedProvider:
     keys: the API keys it knows; None: any. A request without one is refused.
     anthropic_refuses: parameters the Anthropic wire does not take; the current API takes no sampling parameters.
     strict_schemas: refuse schemas that the real providers refuse.
+    automatic_caching: OpenAI Responses and Gemini cache prompts by themselves, as the real ones do; marks always count.
+    bedrock_burndown: tokens of a Bedrock limit that one token of output costs.
+    mantle_sharing: the Mantle projects that share their data. mantle_shared_only: models served to no others.
     count_tokens: how many tokens a text is taken for.
     keep_requests: how many requests the log keeps; None: all.
 
@@ -73,6 +75,10 @@ class SimulatedProvider:
         anthropic_refuses: Iterable[str] = NO_SAMPLING,
         openai_refuses: Iterable[str] = (),
         strict_schemas: bool = True,
+        automatic_caching: bool = False,
+        bedrock_burndown: float = 1.0,
+        mantle_sharing: Iterable[str] = (),
+        mantle_shared_only: Iterable[str] = (),
         count_tokens: Callable[[str], int] = count_tokens,
         keep_requests: int | None = None,
     ) -> None:
@@ -98,13 +104,18 @@ class SimulatedProvider:
             keys=frozenset(keys) if keys is not None else None,
             log=RequestLog(keep_requests),
         )
-        reader = anthropic_reading.Reader(
-            refused_parameters=frozenset(anthropic_refuses), seed=seed, strict_schemas=strict_schemas
+        spoken = wires(
+            seed=seed,
+            wall=wall,
+            anthropic_refuses=frozenset(anthropic_refuses),
+            openai_refuses=frozenset(openai_refuses),
+            strict_schemas=strict_schemas,
+            automatic_caching=automatic_caching,
+            burndown=bedrock_burndown,
+            sharing=frozenset(mantle_sharing),
+            shared_only=frozenset(mantle_shared_only),
         )
-        openai_reader = openai_reading.Reader(
-            refused_parameters=frozenset(openai_refuses), strict_schemas=strict_schemas
-        )
-        self._app = SimulatedApp(self._serving, AnthropicWire(reader, wall), OpenAIChatWire(openai_reader))
+        self._app = SimulatedApp(self._serving, spoken)
         self._server: LoopbackServer | ThreadedServer | None = None
         self._started_s = now()
 
@@ -130,6 +141,21 @@ class SimulatedProvider:
     def openai_url(self) -> str:
         """The base URL for the OpenAI SDK."""
         return f"{self.base_url}/v1"
+
+    @property
+    def bedrock_url(self) -> str:
+        """The endpoint URL for boto3 (`bedrock-runtime` and `bedrock`), the base URL for AnthropicBedrock."""
+        return self.base_url
+
+    @property
+    def mantle_url(self) -> str:
+        """The base URL for AnthropicBedrockMantle."""
+        return f"{self.base_url}/anthropic"
+
+    @property
+    def gemini_url(self) -> str:
+        """The base URL of google-genai's HttpOptions, for an API key and for Vertex AI."""
+        return self.base_url
 
     async def __aenter__(self) -> SimulatedProvider:
         server = LoopbackServer(self._app)

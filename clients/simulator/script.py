@@ -32,10 +32,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw:
-    """Bytes sent as they are, each part written by itself."""
+    """A response as it is, each part written by itself. Parts that are not bytes are events, framed by the wire;
+    without a content type it is a stream of that wire."""
 
-    parts: tuple[bytes, ...]
-    content_type: str
+    parts: tuple[Any, ...]
+    content_type: str | None
     ending: Ending = "clean"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -155,10 +156,13 @@ class Step:
         return Step(name=name, raw=raw)
 
     @staticmethod
-    def events(*events: Any, ending: Ending = "clean", content_type: str = "text/event-stream; charset=utf-8") -> Step:
-        """A stream of exactly these events: a mapping is one event (named after its `type`), bytes go as they are,
-        text is the data of an event. Then the response ends, breaks off as `cut` has it, or goes silent."""
-        return Step(name="events", raw=Raw(parts=tuple(map(_event, events)), content_type=content_type, ending=ending))
+    def events(*events: Any, ending: Ending = "clean", content_type: str | None = None) -> Step:
+        """A stream of exactly these events. Then the response ends, breaks off as `cut` has it, or goes silent.
+
+        A mapping is one event, framed as the wire frames them: named after its `type`; on Bedrock named by its one key
+        (`{"messageStop": {...}}`). Bytes go as they are, text is the data of an event.
+        """
+        return Step(name="events", raw=Raw(parts=events, content_type=content_type, ending=ending))
 
     @staticmethod
     def stream_error(
@@ -282,12 +286,3 @@ def _body(body: Any) -> tuple[bytes, str]:
     if isinstance(body, str):
         return body.encode(), "text/plain; charset=utf-8"
     return json.dumps(body).encode(), "application/json"
-
-
-def _event(event: Any) -> bytes:
-    if isinstance(event, bytes):
-        return event
-    if isinstance(event, str):
-        return f"data: {event}\n\n".encode()
-    name = f"event: {event['type']}\n" if isinstance(event, Mapping) and "type" in event else ""
-    return f"{name}data: {json.dumps(event)}\n\n".encode()

@@ -9,10 +9,10 @@ from typing import Any
 
 from .buckets import Meter, PublishedLimits
 from .caching import PromptCache
-from .exchange import Answer, Ask
+from .exchange import Answer
 from .log import RequestLog, SeenRequest
 from .script import Script
-from .wires.wire import WireError
+from .wires.wire import Wire
 
 EVERY_MODEL = "*"
 
@@ -52,29 +52,12 @@ class Serving:
     def latency_of(self, entry: SeenRequest) -> float:
         return self.latency_s(entry) if callable(self.latency_s) else self.latency_s
 
-    def check_key(self, key: str | None) -> None:
-        """Any key will do, unless the provider was told which it knows."""
-        if key is None:
-            raise WireError(401, "No API key was provided.", code="invalid_api_key")
-        if self.keys is not None and key not in self.keys:
-            raise WireError(401, "The API key is not valid.", code="invalid_api_key")
+    def check_key(self, wire: Wire, key: str | None) -> None:
+        """Any key will do, unless the provider was told which it knows. Raises WireError."""
+        if key is None or (self.keys is not None and key not in self.keys):
+            raise wire.unauthorized(given=key is not None)
 
-    def unknown_model(self, wire: str, model: str) -> WireError:
-        if wire == "anthropic":
-            return WireError(404, f"model: {model}")
-        message = f"The model `{model}` does not exist or you do not have access to it."
-        return WireError(404, message, code="model_not_found")
-
-    def check_window(self, wire: str, ask: Ask, input_tokens: int) -> None:
-        window = self.context_window
-        if window is None or input_tokens <= window:
-            return
-        if wire == "anthropic":
-            raise WireError(400, f"prompt is too long: {input_tokens} tokens > {window} maximum")
-        raise WireError(
-            400,
-            f"This model's maximum context length is {window} tokens. However, your messages resulted in "
-            f"{input_tokens} tokens. Please reduce the length of the messages.",
-            param="messages",
-            code="context_length_exceeded",
-        )
+    def check_window(self, wire: Wire, input_tokens: int) -> None:
+        """Raises WireError for more input than fits."""
+        if self.context_window is not None and input_tokens > self.context_window:
+            raise wire.too_long(input_tokens, self.context_window)

@@ -11,7 +11,7 @@ from ..buckets import Charge, Level, Refused
 from ..exchange import Ask, Reply
 from ..script import Failure
 from .anthropic_reading import Reader
-from .wire import Event, Headers, Refusing, WireError, encode, pieces_of
+from .wire import SSE_HEADERS, Event, Headers, Refusing, Target, WireError, encode, pieces_of, sse_event
 
 _KINDS = {
     400: "invalid_request_error",
@@ -56,16 +56,35 @@ _ROUNDED_ABOVE = 10_000  # remaining tokens are stated in thousands; a limit thi
 class AnthropicWire:
     name: ClassVar[str] = "anthropic"
     refused_counts: ClassVar[bool] = False
+    id_prefixes: ClassVar[tuple[str, str]] = ("msg_", "toolu_")
+    stream_headers: ClassVar[Headers] = SSE_HEADERS
+    binary: ClassVar[bool] = False
 
     def __init__(self, reader: Reader, wall: Callable[[], datetime]) -> None:
         self._reader = reader
         self._wall = wall
 
-    def read(self, body: dict[str, Any]) -> Ask:
+    def read(self, body: dict[str, Any], target: Target) -> Ask:
         return self._reader.read(body)
 
-    def error(self, error: WireError, request_id: str) -> dict[str, Any]:
-        return self._error(error.status, error.message, request_id, error.kind)
+    def counted_body(self, body: dict[str, Any], target: Target) -> dict[str, Any]:
+        return {"max_tokens": 1} | body
+
+    def counted(self, tokens: int) -> dict[str, Any]:
+        return {"input_tokens": tokens}
+
+    def error(self, error: WireError, request_id: str) -> Refusing:
+        body = self._error(error.status, error.message, request_id, error.kind)
+        return Refusing(status=error.status, body=body)
+
+    def unauthorized(self, *, given: bool) -> WireError:
+        return WireError(401, "The API key is not valid." if given else "No API key was provided.")
+
+    def unknown_model(self, model: str) -> WireError:
+        return WireError(404, f"model: {model}")
+
+    def too_long(self, tokens: int, window: int) -> WireError:
+        return WireError(400, f"prompt is too long: {tokens} tokens > {window} maximum")
 
     @staticmethod
     def _error(status: int, message: str, request_id: str, kind: str | None = None) -> dict[str, Any]:
@@ -103,21 +122,24 @@ class AnthropicWire:
                 headers.append((prefix + b"reset", reset.encode() + b"Z"))
         return headers
 
-    def start_charge(self, ask: Ask, fresh_tokens: int) -> Charge:
+    def start_charge(self, ask: Ask, input_tokens: int, cached_tokens: int) -> Charge:
         """Fresh input and cache writes; nothing for the output limit."""
-        return Charge(1, fresh_tokens, fresh_tokens, 0)
+        return Charge(1, input_tokens - cached_tokens, input_tokens - cached_tokens, 0)
 
     def produced_charge(self, tokens: int) -> Charge:
         return Charge(0, tokens, 0, tokens)
 
-    def settle_charge(self, ask: Ask, output_tokens: int) -> Charge:
+    def settle_charge(self, ask: Ask, output_tokens: int, cached_tokens: int) -> Charge:
         return Charge()
 
     def status_of(self, kind: str) -> int:
         return _STATUSES.get(kind, 500)
 
-    def error_event(self, kind: str, message: str) -> bytes:
+    def error_event(self, kind: str, message: str, reply: Reply, sent: int) -> bytes:
         return _event("error", {"type": "error", "error": {"type": kind, "message": message}})
+
+    def scripted(self, event: Any) -> bytes:
+        return sse_event(event)
 
     def keepalive(self, kind: str, reply: Reply) -> bytes:
         if kind == "comment":
@@ -163,7 +185,7 @@ class AnthropicWire:
         yield Event("end", _event("message_delta", ended))
         yield Event("end", b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
 
-    def models(self, ids: Sequence[str]) -> dict[str, Any]:
+    def models(self, ids: Sequence[str], target: Target) -> dict[str, Any]:
         data = [
             {
                 "type": "model",

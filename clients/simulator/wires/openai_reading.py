@@ -21,7 +21,7 @@ service_tier stop store stream stream_options temperature tool_choice tools top_
 web_search_options
 """
 _PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -93,18 +93,18 @@ class Reader:
             raise WireError(400, f"Invalid value: '{kind}'. {message}", param="response_format", code="invalid_value")
         named: Mapping[str, Any] = form.get("json_schema") or {}
         name = named.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             message = "Missing required parameter: 'response_format.json_schema.name'."
             param = "response_format.json_schema.name"
             raise WireError(400, message, param=param, code="missing_required_parameter")
         schema = named.get("schema", {})
         if named.get("strict") and self.strict_schemas:
-            _strict(schema, f"response_format '{name}'", "response_format")
+            require_strict(schema, f"response_format '{name}'", "response_format")
         prompt.parts.append(json.dumps(schema))
         return schema, False
 
 
-def _strict(schema: Mapping[str, Any], holder: str, param: str) -> None:
+def require_strict(schema: Mapping[str, Any], holder: str, param: str) -> None:
     open_at = require_closed_objects(schema)
     if open_at is not None:
         message = "'additionalProperties' is required to be supplied and to be false."
@@ -258,13 +258,13 @@ def _tools(body: dict[str, Any], prompt: _Prompt) -> tuple[AskedTool, ...]:
     for index, tool in enumerate(given):
         function = tool.get("function") or {}
         name = function.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             param = f"tools[{index}].function.name"
             message = f"Invalid '{param}': string does not match pattern. Expected '^[a-zA-Z0-9_-]+$'."
             raise WireError(400, message, param=param, code="invalid_value")
         schema = function.get("parameters") or {}
         if function.get("strict"):
-            _strict(schema, f"function '{name}'", f"tools[{index}].function.parameters")
+            require_strict(schema, f"function '{name}'", f"tools[{index}].function.parameters")
         tools.append(AskedTool(name=name, schema=schema, description=function.get("description") or ""))
         prompt.parts.append(json.dumps(function))
     return tuple(tools)

@@ -1,0 +1,51 @@
+"""Every wire, made from the provider's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from .routing import Wires
+from .wires import anthropic_reading, openai_reading
+from .wires.anthropic import AnthropicWire
+from .wires.converse import ConverseWire
+from .wires.converse_reading import ConverseReader
+from .wires.gemini import GeminiWire
+from .wires.gemini_reading import GeminiReader
+from .wires.invoke import InvokeWire
+from .wires.mantle import MantleWire
+from .wires.openai_chat import OpenAIChatWire
+from .wires.responses import ResponsesWire
+from .wires.responses_reading import ResponsesReader
+
+
+def wires(
+    *,
+    seed: int,
+    wall: Callable[[], datetime],
+    anthropic_refuses: frozenset[str],
+    openai_refuses: frozenset[str],
+    strict_schemas: bool,
+    automatic_caching: bool,
+    burndown: float,
+    sharing: frozenset[str],
+    shared_only: frozenset[str],
+) -> Wires:
+    messages = anthropic_reading.Reader(refused_parameters=anthropic_refuses, seed=seed, strict_schemas=strict_schemas)
+    on_bedrock = replace(messages, refused_parameters=frozenset())  # where older models are served, sampling is taken
+    chat = openai_reading.Reader(refused_parameters=openai_refuses, strict_schemas=strict_schemas)
+    responses = ResponsesReader(
+        refused_parameters=openai_refuses, seed=seed, strict_schemas=strict_schemas, caches=automatic_caching
+    )
+    anthropic = AnthropicWire(messages, wall)
+    invoke = InvokeWire(on_bedrock, burndown, anthropic)
+    return Wires(
+        anthropic=anthropic,
+        mantle=MantleWire(messages, wall, sharing=sharing, shared_only=shared_only),
+        chat=OpenAIChatWire(chat),
+        responses=ResponsesWire(responses),
+        converse=ConverseWire(ConverseReader(model=on_bedrock), burndown, invoke.read),
+        invoke=invoke,
+        gemini=GeminiWire(GeminiReader(seed=seed, caches=automatic_caching)),
+    )
