@@ -98,17 +98,18 @@ class Chain:
     def _read(self, credential_id: str, shape: type[C], aliases: Sequence[str]) -> tuple[C, str | None]:
         values: dict[str, str] = {}
         source: str | None = None
-        for name in (credential_id, *aliases):
-            for store in self._stores:
-                here = dict(self._fields(store, name, credential_id, shape))
-                identity = {field: found for field, found in here.items() if field in shape.identity}
-                if identity and source is None:
-                    # Who is calling comes from one store alone: never a key of one account and a secret of another.
-                    values.update((field, found.value) for field, found in identity.items())
-                    source = ", ".join(found.where for found in identity.values())
-                for field, found in here.items():
-                    if field not in shape.identity:
-                        values.setdefault(field, found.value)
+        for name, store in [(name, store) for name in (credential_id, *aliases) for store in self._stores]:
+            if source is not None and values.keys() | shape.identity >= shape.model_fields.keys():
+                break  # nothing is left to be found: a store that is slow, or locked, need not be asked
+            here = dict(self._fields(store, name, credential_id, shape))
+            identity = {field: found for field, found in here.items() if field in shape.identity}
+            if identity and source is None:
+                # Who is calling comes from one store alone: never a key of one account and a secret of another.
+                values.update((field, found.value) for field, found in identity.items())
+                source = ", ".join(found.where for found in identity.values())
+            for field, found in here.items():
+                if field not in shape.identity:
+                    values.setdefault(field, found.value)
         if not values and not shape.optional:
             raise self._missing(credential_id, shape, aliases)
         try:

@@ -22,6 +22,11 @@ settings.register_profile("interlock", settings(), deadline=None, suppress_healt
 settings.load_profile("interlock")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=250, help="how many seeds tests/simulation runs")
+    parser.addoption("--seed", type=int, action="append", help="run tests/simulation with this seed only")
+
+
 def _is_here(address: Any) -> bool:
     """Whether an address of `connect` is on this machine: a path, localhost, or a loopback number."""
     if not isinstance(address, tuple):
@@ -92,3 +97,11 @@ def make_seat() -> Any:
         return BookedSeat(ModelBinding(spec=spec, entry=entry, input_tokens=100, output_tokens=0))
 
     return make
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port of loopback on which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

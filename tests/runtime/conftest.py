@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -284,11 +283,3 @@ def entry_fixture() -> Callable[..., ModelEntry]:
 @pytest.fixture(name="Step")
 def step_fixture() -> type[Step]:
     return Step
-
-
-@pytest.fixture
-def unused_port() -> int:
-    """A port of loopback on which nothing listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
