@@ -208,7 +208,7 @@ class AbstractLLMClient(ABC):
             shape=structure.shape if structure else None,
             answer_tool=structure.tool_name if structure else None,
             body=body,
-            request_hash=hashlib.sha256(body).hexdigest(),
+            request_hash=_hash(body, streamed=stream and "stream" not in wire),
             input_tokens=declared,
             measured_tokens=measured,
             output_tokens=binding.output_tokens,
@@ -303,6 +303,14 @@ class AbstractLLMClient(ABC):
         same = binding.raw_input_tokens is not None and raw <= binding.raw_input_tokens
         within = same or measured <= binding.input_tokens * DECLARED_SLACK + DECLARED_SLACK_TOKENS
         return measured, binding.input_tokens if within else measured
+
+
+def _hash(body: bytes, *, streamed: bool) -> str:
+    """`streamed`: the body does not say so, because the wire asks for a stream by the path."""
+    digest = hashlib.sha256(body)
+    if streamed:
+        digest.update(b"\nstreamed")
+    return digest.hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -46,7 +46,9 @@ _QUOTA_WORDS = frozenset(
 _QUOTA_PHRASES = ("credit balance is too low", "tokens per day", "requests per day", "exceeded your current quota")
 _QUOTA_ID = re.compile(r"per[-_ ]?day", re.IGNORECASE)
 _RATE_WORDS = frozenset({"rate_limit_error", "rate_limit_exceeded", "slow_down", "ramp_limit_exceeded"})
-_OVERLOAD_WORDS = frozenset({"overloaded_error", "overloaded", "system_overloaded", "engine_overloaded"})
+_OVERLOAD_WORDS = frozenset(
+    {"overloaded_error", "overloaded", "system_overloaded", "engine_overloaded", "server_is_overloaded"}
+)
 _WINDOW_WORDS = frozenset({"context_length_exceeded", "model_context_window_exceeded"})
 _WINDOW_PHRASES = (
     "prompt is too long",
@@ -71,6 +73,7 @@ STATUS_OF_WORD: Mapping[str, int] = {
     "slow_down": 429,
     "api_error": 500,
     "server_error": 500,
+    "server_is_overloaded": 503,
     "internal_error": 500,
     "internal_server_error": 500,
     "timeout_error": 504,

@@ -27,7 +27,7 @@ from interlock.catalog.words import Depth
 from interlock.credentials import VertexCredential
 from interlock.errors import CredentialError, InvalidRequestError, TransientUpstreamError, UpstreamError
 
-from ..abstract import Events
+from ..abstract import AbstractLLMClient, Events
 from ..answer import Draft
 from ..asking import Ask, refuse_reserved
 from ..conversation import (
@@ -102,10 +102,9 @@ class GeminiClient(SdkChatClient):
         ThinkingBlock: _thinking,
     }
     takes = frozenset({"temperature", "top_p", "seed", "stop", "tools", "tool_choice"})
-    reserved = frozenset({
-        "contents", "systemInstruction", "system_instruction", "generation_config", "tools", "toolConfig",
-        "tool_config", "model",
-    })  # fmt: skip
+    reserved = AbstractLLMClient.reserved | {
+        "contents", "systemInstruction", "system_instruction", "generation_config", "toolConfig", "tool_config",
+    }  # fmt: skip
     dialect = GEMINI
     signs_as: ClassVar[str | None] = "gemini"
     default_base_url: ClassVar[str | None] = "https://generativelanguage.googleapis.com"

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..abstract import AbstractLLMClient
 from ..answer import Draft
 from ..asking import Ask
 from ..conversation import (
@@ -80,9 +81,9 @@ class OpenAIResponsesClient(OpenAISdkClient):
         ThinkingBlock: _thinking,
     }
     takes = frozenset({"temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"})
-    reserved = frozenset({
-        "model", "input", "stream", "max_output_tokens", "store", "background", "previous_response_id", "conversation",
-    })  # fmt: skip
+    reserved = AbstractLLMClient.reserved | {
+        "input", "max_output_tokens", "store", "background", "previous_response_id", "conversation",
+    }  # fmt: skip
     signs_as: ClassVar[str | None] = "openai-responses"
     path = "/responses"
 

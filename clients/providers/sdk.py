@@ -238,10 +238,11 @@ class SdkChatClient(AbstractLLMClient):
             credential=self.credential_id,
             now=self.environment.wall(),
         )
-        return self._rotated(error) if isinstance(error, CredentialError) and error.status == 401 else error
+        # 403 is about access, which another key of the same account has not either.
+        return self._rotated(error) if isinstance(error, CredentialError) and error.status != 403 else error
 
     def _rotated(self, error: CredentialError) -> UpstreamError:
-        """After a 401 the key is read again. A new one makes another try worthwhile."""
+        """A key that was refused is read again. A new one makes another try worthwhile."""
         credential = self.credential_id
         if credential is None or self._made is None:
             return error

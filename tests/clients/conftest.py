@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -25,6 +25,7 @@ from interlock.clients.registry import provider_class
 from interlock.clients.response import LLMResponse
 from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.credentials import Chain, EnvironmentStore, Redactor
+from interlock.errors import OverloadedError, TransientUpstreamError, UpstreamError
 
 SECRET = "sk-a-very-secret-key-0123456789"
 WALL = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -96,17 +97,45 @@ class Wire:
 
     key: str
     speaks: str
+    name: str = ""  # where a key has several ways
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    entry: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    authorize: Callable[[Any], None] = lambda client: None  # what a test cannot get from outside
+    overload: type[UpstreamError] = OverloadedError  # what this wire's word for it amounts to
+    names_requests: bool = True  # errors carry an id
+    streams_by_body: bool = True  # or by its path
+
+    @property
+    def id(self) -> str:
+        return self.name or self.key
 
     def url(self, provider: SimulatedProvider) -> str:
-        return provider.openai_url if self.speaks == "openai" else provider.anthropic_url
+        urls = {"anthropic": provider.anthropic_url, "gemini": provider.gemini_url}
+        return urls.get(self.speaks, provider.openai_url)
 
 
+class GoogleToken:
+    """Application default credentials that need no network."""
+
+    token, expired, quota_project_id = "ya29.a-token-of-google", False, None
+
+
+def google_token(client: Any) -> None:
+    client._google = (GoogleToken(), "the-project")
+
+
+GEMINI = Wire("gemini", "gemini", overload=TransientUpstreamError, names_requests=False, streams_by_body=False)
 WIRES = (
     Wire("anthropic-direct", "anthropic"),
     Wire("simulated", "anthropic"),
     Wire("openai-chat-completions", "openai"),
     Wire("openai-compatible", "openai"),
+    Wire("openai", "responses"),
+    GEMINI,
+    replace(GEMINI, name="vertex", settings={"options": {"vertex": True}, "region": "global"}, authorize=google_token),
 )
+#: Ways of a key whose wire is another one's: the contract is enough.
+ALIKE = frozenset({"simulated", "vertex"})
 PRICES = Prices(input=Decimal(3), output=Decimal(15), cache_read=Decimal("0.3"), cache_write=Decimal("3.75"))
 
 
@@ -139,11 +168,11 @@ class Bench:
         fields: dict[str, Any] = {
             "id": "the-model", "grade": Grade.SMALL, "provider": wire.key, "wire_model_id": "wire-model",
             "context_window": 100_000, "max_output_tokens": 4_000, "structured": "native", "prices": PRICES,
-            "base_url": wire.url(self.provider), "inputs": frozenset(Input),
+            "base_url": wire.url(self.provider), "inputs": frozenset(Input), **wire.entry,
         }  # fmt: skip
         redactor = Redactor()
         environment = ClientEnvironment(
-            settings=ProviderSettings(**{"credential": "test-key", **(settings or {})}),
+            settings=ProviderSettings(**{"credential": "test-key", **wire.settings, **(settings or {})}),
             credentials=Chain(EnvironmentStore(self.environ), redactor=redactor),
             redactor=redactor,
             clock=clock or SystemClock(),
@@ -152,6 +181,7 @@ class Bench:
             estimator=estimator,
         )
         client: AbstractLLMClient = provider_class(wire.key)(ModelEntry(**(fields | entry)), environment)
+        wire.authorize(client)
         self._clients.append(client)
         return client
 
@@ -203,11 +233,12 @@ async def bench(provider: SimulatedProvider) -> AsyncIterator[Bench]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The contract is for every key. `simulated` is Anthropic's class with another address: the contract is enough."""
+    """The contract is for every key. `simulated` is Anthropic's class with another address, to name one of those for
+    which the contract is enough."""
     if "wire" in metafunc.fixturenames:
         whole = "test_contract" in metafunc.module.__name__
-        wires = [wire for wire in WIRES if whole or wire.key != "simulated"]
-        metafunc.parametrize("wire", wires, ids=[wire.key for wire in wires])
+        wires = [wire for wire in WIRES if whole or wire.id not in ALIKE]
+        metafunc.parametrize("wire", wires, ids=[wire.id for wire in wires])
 
 
 @pytest.fixture(params=[wire for wire in WIRES if wire.speaks == "anthropic"][:1], ids=lambda wire: wire.key)
@@ -220,6 +251,16 @@ def anthropic(request: pytest.FixtureRequest) -> Wire:
 def openai(request: pytest.FixtureRequest) -> Wire:
     found: Wire = request.param
     return found
+
+
+@pytest.fixture
+def responses() -> Wire:
+    return next(wire for wire in WIRES if wire.speaks == "responses")
+
+
+@pytest.fixture
+def gemini() -> Wire:
+    return next(wire for wire in WIRES if wire.speaks == "gemini")
 
 
 @pytest.fixture(name="until")

@@ -241,20 +241,27 @@ async def test_b43_a_google_error_in_a_list(bench, openai):
 # Leniency.
 
 
+COUNTED = {"input_tokens": 9, "output_tokens": 4}
+WHOLE = {
+    "openai": completion(role="assistant", content="All at once."),
+    "anthropic": {
+        "type": "message", "model": "served", "content": [{"type": "text", "text": "All at once."}],
+        "stop_reason": "end_turn", "usage": COUNTED,
+    },
+    "responses": {
+        "object": "response", "model": "served", "status": "completed", "usage": COUNTED,
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "All at once."}]}],
+    },
+    "gemini": {
+        "candidates": [{"content": {"parts": [{"text": "All at once."}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 4},
+    },
+}  # fmt: skip
+
+
 async def test_a_whole_answer_where_a_stream_was_asked_for(bench, wire):
     client, _ = bench.client(wire)
-    body = (
-        completion(role="assistant", content="All at once.")
-        if wire.speaks == "openai"
-        else {
-            "type": "message",
-            "model": "served",
-            "content": [{"type": "text", "text": "All at once."}],
-            "stop_reason": "end_turn",
-            "usage": {"input_tokens": 9, "output_tokens": 4},
-        }
-    )
-    bench.script(Step.body(body))
+    bench.script(Step.body(WHOLE[wire.speaks]))
     async with client.stream_response("Hello.") as pieces:
         text = "".join([piece.text async for piece in pieces])
     assert text == pieces.response.text == "All at once."
