@@ -57,7 +57,7 @@ class _Shared:
 
     def __init__(self, run: Run, spent: Spent) -> None:
         self.run, self.spent = run, spent
-        self.live: set[JobHandle[Any]] = set()
+        self.live: dict[JobHandle[Any], None] = {}  # in the order of their coming, in which they are stopped
         self.pulls: set[asyncio.Future[Any]] = set()  # of maps that wait for a feed
         self.stopper = Stopper()
 
@@ -206,12 +206,12 @@ class PipelineContext:
         handle = self._dispatcher.submit(
             job, shared.run, step_id=step_id(path), after=after, tolerate_failures=tolerate_failures
         )
-        shared.live.add(handle)
+        shared.live[handle] = None
         handle._execution.on_done(lambda: self._ended(handle))
         return handle
 
     def _ended(self, handle: JobHandle[Any]) -> None:
-        self._shared.live.discard(handle)
+        self._shared.live.pop(handle, None)
         self._shared.spent.include(handle._execution.spent)
 
     async def _run(self, job: Job[R], path: tuple[str, ...]) -> R:
