@@ -88,7 +88,8 @@ class Step:
     between_pieces_s: float = 0.0
 
     def on(self, *, model: str | None = None, wire: str | None = None) -> Step:
-        """The same step for one model (as sent on the wire) or one wire (`anthropic`, `openai`) only."""
+        """The same step for one model (as sent on the wire) or one wire only: `anthropic`, `mantle`,
+        `openai` (chat), `openai-responses`, `bedrock-converse`, `bedrock-invoke`, `gemini`."""
         return replace(self, model=model, wire=wire)
 
     def matches(self, model: str, wire: str) -> bool:
@@ -96,13 +97,13 @@ class Step:
 
     @staticmethod
     def rate_limited(retry_after_s: float | None = 1, *, headers: Mapping[str, str] | None = None) -> Step:
-        """A 429. `retry_after_s=None` gives no hint."""
+        """A 429. `retry_after_s=None` gives no hint: a header, on Gemini `RetryInfo` in the body, on Bedrock nothing."""
         failure = Failure(kind="rate_limited", status=429, retry_after_s=retry_after_s, headers=headers or {})
         return Step(name="rate_limited", failure=failure)
 
     @staticmethod
     def overloaded(message: str | None = None) -> Step:
-        """A 529 `overloaded_error` on the Anthropic wire; a 503 on OpenAI's, which has no 529."""
+        """A 529 `overloaded_error` on the Anthropic wires; a 503 on the others, which have no 529."""
         return Step(name="overloaded", failure=Failure(kind="overloaded", message=message))
 
     @staticmethod
@@ -111,7 +112,8 @@ class Step:
 
     @staticmethod
     def quota(message: str | None = None) -> Step:
-        """Out of money: Anthropic's 400 about the credit balance; OpenAI's 429 `insufficient_quota`."""
+        """Out of money: Anthropic's 400 about the credit balance; OpenAI's 429 `insufficient_quota`; Gemini's 429 with a
+        quota per day; Bedrock's "Too many tokens per day"."""
         return Step(name="quota", failure=Failure(kind="quota", message=message))
 
     @staticmethod
@@ -168,8 +170,13 @@ class Step:
     def stream_error(
         kind: str = "overloaded_error", message: str = "Overloaded", *, after_pieces: int | None = 0
     ) -> Step:
-        """An error event inside a 200 stream; `after_pieces=None` makes it the only event. An unstreamed request gets
-        the same error as a status."""
+        """An error inside a 200 stream; `after_pieces=None` makes it the only event. An unstreamed request gets the same
+        error as a status.
+
+        `kind` is one of Anthropic's words (`overloaded_error`, `rate_limit_error`, `api_error`), which each wire puts
+        in its own, or one of the wire's: `throttlingException`, `UNAVAILABLE`. On Responses it is a flat `error` event,
+        or a failed response for `response.failed` and `response.failed:CODE`.
+        """
         fault = Fault(kind="error", after_pieces=after_pieces, error_kind=kind, message=message)
         return Step(name="stream_error", fault=fault)
 
@@ -201,7 +208,11 @@ class Step:
 
     @staticmethod
     def refusal(category: str | None = None, explanation: str | None = None, *, text: str | None = None) -> Step:
-        """The model refuses; `text` is what it had said before."""
+        """The model refuses; `text` is what it had said before.
+
+        `category`: `content_filter` ends an OpenAI answer without words; `guardrail` is Bedrock's; a finish reason in
+        capitals is Gemini's, and `prompt:REASON` blocks its prompt.
+        """
         answer = Answer(text=text, refusal=Refusal(category=category, explanation=explanation))
         return Step(name="refusal", reply=answer)
 

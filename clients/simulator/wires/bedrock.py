@@ -83,10 +83,7 @@ class BedrockWire:
     def failure(self, failure: Failure, ask: Ask, request_id: str) -> Refusing:
         status = failure.status or _FAILURE_STATUSES[failure.kind]
         message = failure.message or _MESSAGES.get(failure.kind, f"Answered with status {status} as scripted")
-        headers = dict(failure.headers)
-        if failure.retry_after_s not in (None, 1):
-            headers.setdefault("retry-after", f"{failure.retry_after_s:g}")  # only for a step that names one
-        return _refusing(status, _kind_of(status), message, headers)
+        return _refusing(status, _kind_of(status), message, failure.headers)
 
     def refused(self, refused: Refused, ask: Ask, request_id: str) -> Refusing:
         unit = "requests" if refused.dimension == "requests" else "tokens"

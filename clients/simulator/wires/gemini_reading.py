@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ modelConfig
 """
 _PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
 _CONFIG = frozenset(_CONFIG_TEXT.split())
+_UNDERSCORE = re.compile(r"(?<!^)_([a-z])")
 _LIFETIME_S = 600.0  # how long what was cached by itself is taken to live
 _UNSIGNED = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")  # documented ways around
 _ENCODED = frozenset(base64.b64encode(each.encode()).decode() for each in _UNSIGNED)
@@ -38,10 +40,11 @@ class GeminiReader:
     caches: bool = False
 
     def read(self, body: dict[str, Any], target: Target) -> Ask:
+        body = camel(body)
         _known(body, _PARAMETERS, "")
         if target.streamed and target.path.rpartition("?")[2] != "alt=sse":
             raise WireError(400, "The simulated provider streams server-sent events only: alt=sse.")
-        config: Mapping[str, Any] = body.get("generationConfig") or {}
+        config = camel(body.get("generationConfig"))
         _known(config, _CONFIG, " at 'generation_config'")
         if body.get("cachedContent"):
             raise WireError(403, "CachedContent not found (or permission denied)")
@@ -84,7 +87,7 @@ class GeminiReader:
         open_calls = 0
         newest = max((at for at, turn in enumerate(contents) if _asks(turn)), default=0)
         for index, turn in enumerate(contents):
-            role, parts = turn.get("role", "user"), turn.get("parts") or []
+            role, parts = turn.get("role", "user"), [camel(part) for part in turn.get("parts") or []]
             if role not in ("user", "model", "function"):
                 raise WireError(400, "Please use a valid role: user, model.")
             if not parts:
@@ -127,7 +130,7 @@ class GeminiReader:
             return text
         for name in ("inlineData", "fileData"):
             if name in part:
-                kind = str(part[name].get("mimeType") or "")
+                kind = str(camel(part[name]).get("mimeType") or "")
                 prompt.extra_tokens += IMAGE_TOKENS if kind.startswith("image/") else DOCUMENT_TOKENS
                 prompt.add(f"[{kind}]")
                 return ""
@@ -136,6 +139,11 @@ class GeminiReader:
 
     def _is_signature(self, signature: Any) -> bool:
         return signature in _UNSIGNED or signature in _ENCODED or is_sealed(signature, self.seed)
+
+
+def camel(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The names of one object as protobuf writes them in JSON; it reads both, and the SDK mixes them."""
+    return {_UNDERSCORE.sub(lambda found: found[1].upper(), name): value for name, value in (given or {}).items()}
 
 
 def _known(given: Mapping[str, Any], names: frozenset[str], where: str) -> None:
@@ -147,7 +155,7 @@ def _known(given: Mapping[str, Any], names: frozenset[str], where: str) -> None:
 
 def _asks(turn: Mapping[str, Any]) -> bool:
     """Whether a turn is the user's own, with no answers of functions."""
-    parts = turn.get("parts") or []
+    parts = [camel(part) for part in turn.get("parts") or []]
     return turn.get("role", "user") == "user" and not any("functionResponse" in part for part in parts)
 
 
@@ -178,7 +186,7 @@ def _instruction(content: Mapping[str, Any] | None, prompt: Prompt) -> str:
 def _tools(given: list[Any], prompt: Prompt) -> tuple[AskedTool, ...]:
     tools = []
     for tool in given:  # tools that are no functions come and go: those are let through, and never called
-        for function in tool.get("functionDeclarations") or ():
+        for function in map(camel, camel(tool).get("functionDeclarations") or ()):
             schema = function.get("parametersJsonSchema")
             if schema is None:
                 schema = json_schema(function.get("parameters") or {})
@@ -188,7 +196,7 @@ def _tools(given: list[Any], prompt: Prompt) -> tuple[AskedTool, ...]:
 
 
 def _forced(config: Mapping[str, Any], tools: tuple[AskedTool, ...]) -> AskedTool | None:
-    calling: Mapping[str, Any] = config.get("functionCallingConfig") or {}
+    calling = camel(camel(config).get("functionCallingConfig"))
     allowed = calling.get("allowedFunctionNames") or []
     mode = str(calling.get("mode", "AUTO")).upper()
     if mode not in ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"):
@@ -207,7 +215,7 @@ def _forced(config: Mapping[str, Any], tools: tuple[AskedTool, ...]) -> AskedToo
 
 def _thinking(config: Mapping[str, Any]) -> tuple[int, bool]:
     """The thinking budget and whether thoughts are shown. None is asked for: none is given."""
-    thinking: Mapping[str, Any] = config.get("thinkingConfig") or {}
+    thinking = camel(config.get("thinkingConfig"))
     budget = thinking.get("thinkingBudget")
     if budget is not None and not isinstance(budget, int):
         raise WireError(400, "Invalid value at 'generation_config.thinking_config.thinking_budget' (TYPE_INT32)")
