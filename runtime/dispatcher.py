@@ -32,8 +32,11 @@ from .resources import Attempt, JobResources, Surrounding
 from .running import Running
 from .runs import Run
 from .statistics import Counts
+from .telemetry import Meters, Spans
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
     from interlock.admission import Admission, Clock, Reservation, SpendGate, SpendHold
     from interlock.catalog.spec import ModelBinding, ModelSpec
 
@@ -68,6 +71,8 @@ class Dispatcher:
         self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
         self.counts = Counts()
+        self.spans = Spans(settings.tracer_provider, wall=wall)
+        self.meters = Meters(settings.meter_provider, admission.statistics)
         self.jitter = rng.random
         self.live = Live()
         self._closed = False
@@ -220,6 +225,7 @@ class Dispatcher:
             workflow=execution.workflow,
             number=execution.attempt,
             total=execution.spent,
+            span=execution.history.span,
         )
         return JobResources(attempt, self._around, prepared, reservation)
 
@@ -230,8 +236,11 @@ class Dispatcher:
         """Whether one of these models is passed over by now, and a backup would serve instead."""
         return any(self.desk.moves_on(binding, execution.caller) for binding in bindings)
 
-    def _recorded(self, row: CallRow) -> None:
+    def _recorded(self, row: CallRow, span: Span | None) -> None:
         self.counts.add(row)
+        self.meters.request(row)
+        if span is not None:
+            self.spans.request(span, row)
         if self.desk.heard(row.record):
             self._loop.call_soon(self._reroute)
 
@@ -240,9 +249,24 @@ class Dispatcher:
         for execution in list(self.live):
             execution.reroute()
 
-    def ended(self, execution: Execution[Any]) -> None:
+    def launched(self, execution: Execution[Any], submitter: Context, reservation: Reservation | None) -> Span:
+        """An attempt begins: the job's span, begun with the first one."""
+        waited_s = 0.0 if reservation is None else reservation.waited_s
+        span = execution.history.span or self._span_of(execution, submitter, waited_s)
+        if reservation is not None:
+            self.meters.waited(execution.workflow, waited_s)
+            self.spans.waited(span, execution, reservation)
+        return span
+
+    def ended(self, execution: Execution[Any], submitter: Context) -> None:
         self.live.remove(execution)
         self.counts.end(execution.state)
+        self.meters.ended(execution.name, str(execution.state))
+        span = execution.history.span or self._span_of(execution, submitter, 0.0)
+        self.spans.end(span, execution, execution.exception())
+
+    def _span_of(self, execution: Execution[Any], submitter: Context, waited_s: float) -> Span:
+        return self.spans.begin(execution, submitter, waited_s, pipeline=isinstance(execution.job, PipelineJob))
 
     def _warn_once(self, job: str, message: str) -> None:
         key = (job, "undeclared")
@@ -266,6 +290,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         self._closed = True
+        self.meters.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self.desk.aclose()
         await self.book.close()

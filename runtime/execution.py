@@ -292,6 +292,7 @@ class Execution(JobHandle[R]):
         if reservation is not None:
             history.ticket = reservation.ticket
         history.attempts += 1
+        history.span = span = dispatcher.launched(self, self._context, reservation)
         try:
             running.resources = dispatcher.resources_for(
                 self, Prepared(demand, self._bindings, self._databases), reservation
@@ -305,6 +306,7 @@ class Execution(JobHandle[R]):
             return
         context = self._context.copy()
         context.run(CURRENT.set, self)
+        dispatcher.spans.enter(span, context)
         work: Coroutine[Any, Any, None] = dispatcher.attempt(self.job, running)
         running.task = asyncio.get_running_loop().create_task(work, context=context)
         running.task.add_done_callback(self._attempt_over)
@@ -473,7 +475,7 @@ class Execution(JobHandle[R]):
         self._move(state)
         self._outcome = outcome
         self._bindings, self._databases = (), ()
-        self._dispatcher.ended(self)
+        self._dispatcher.ended(self, self._context)
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():
             try:

@@ -20,6 +20,8 @@ from .store.book import DONE
 from .store.rows import CallRow
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
     from interlock.admission import Reservation
     from interlock.admission.permit import CallPermit
     from interlock.catalog.spec import ModelBinding
@@ -44,6 +46,7 @@ class Attempt:
     workflow: str
     number: int
     total: Spent  # of the job, over its attempts
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Surrounding:
     catalog_version: Callable[[], str]
     strict: bool
     warn_once: Callable[[str, str], None]  # (job name, message)
-    recorded: Callable[[CallRow], None]
+    recorded: Callable[[CallRow, Span | None], None]
 
 
 class JobResources:
@@ -163,7 +166,7 @@ class JobResources:
         row = self._row(record)
         committed = self._around.book.write_call(row)
         self._commits.append(committed)
-        self._around.recorded(row)
+        self._around.recorded(row, self._attempt.span)
         return committed
 
     def _row(self, record: CallRecord) -> CallRow:

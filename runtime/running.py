@@ -10,6 +10,8 @@ from .routing import Strikes
 from .spent import Spent
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
     from interlock.admission import Reservation, Ticket, Timer
     from interlock.catalog import ModelSpec
     from interlock.errors import InterlockError, UpstreamError
@@ -45,7 +47,7 @@ class Running(Generic[R]):
 class History:
     """What a job that has run remembers: made at its first attempt, or when its id is first asked for."""
 
-    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "spent", "strikes", "ticket", "upstream_error")
+    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "span", "spent", "strikes", "ticket", "upstream_error")
 
     def __init__(self, id: str) -> None:
         self.id, self.spent, self.attempts = id, Spent(), 0
@@ -54,3 +56,4 @@ class History:
         self.raised: frozenset[ModelSpec] = frozenset()
         self.upstream_error: UpstreamError | None = None
         self.strikes = Strikes()
+        self.span: Span | None = None

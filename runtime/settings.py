@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
     from interlock.admission import Clock
     from interlock.catalog import Catalog
     from interlock.credentials import Chain
@@ -40,6 +43,7 @@ class RuntimeSettings:
     `cost_cap`: what this Runtime may spend, "20" (USD) or "20 EUR". `keep_text` writes answers into the records.
     `strict_declarations` refuses a call that its job did not declare, instead of charging it as debt. `threads` run the
     synchronous jobs. A job asked to stop gets `grace_fraction` of its timeout, within `grace_min_s` and `grace_max_s`.
+    `tracer_provider` and `meter_provider` are OpenTelemetry's; None: its global ones (docs/events.md).
     `clock`, `wall` and `seed` make a run repeatable in a test.
     """
 
@@ -51,6 +55,8 @@ class RuntimeSettings:
     models: ModelSettings = field(default_factory=ModelSettings)
     credentials: Chain | None = None
     cost_cap: str | None = None
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
     keep_text: bool = False
     strict_declarations: bool = False
     threads: int = 32
