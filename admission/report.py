@@ -93,20 +93,11 @@ def explain(line: Line, waiting: Waiting, now: float) -> Explanation:
 def _explain_head(group: Group, account: Account, now: float) -> Explanation:
     head = group.head
     assert head is not None
-    need, older, higher = 0.0, 0, False
-    for rank, _, n, other in account.claims:
-        need += n
-        if other is group:
-            break
-        older += 1
-        higher |= rank < head.rank
+    need, older, higher = _claimed(group, account)
     own = head.amounts[group.accounts.index(account)]
     held_until = account.held_until if isinstance(account, Level) else -inf
-    if isinstance(account, Level):
-        lacks = max(need - account.level(now), 0.0)
-        at = account.fit_at(now, need, first=not older) if need <= account.capacity else inf
-    else:
-        lacks, at = max(need - account.free(now), 0.0), inf
+    level = account.level(now) if isinstance(account, Level) else account.free(now)
+    lacks = max(need - level, 0.0)
     if held_until > now:
         reason = f"held back with the whole pool for {held_until - now:.3g} s more, after a 429"
     elif isinstance(account, OpenLevel) and not older:
@@ -119,10 +110,39 @@ def _explain_head(group: Group, account: Account, now: float) -> Explanation:
         reason = f"short of {lacks:,.4g} of {account.name}"
     if higher:
         reason += STARVES
+    at = _all_fit_at(group, now) if account.metered else inf
     earliest = max(at - now, 0.0) if at != inf else None
+    estimate = any(_claimed(group, each)[1] for each in group.accounts)
     return Explanation(
-        account=account.name, lacks=lacks, earliest_s=earliest, ahead=older, estimate=older > 0, reason=reason
+        account=account.name, lacks=lacks, earliest_s=earliest, ahead=older, estimate=estimate, reason=reason
     )
+
+
+def _claimed(group: Group, account: Account) -> tuple[float, int, bool]:
+    """What the head and those before it claim of an account, how many those are, and whether one has a higher
+    priority."""
+    need, older, higher = 0.0, 0, False
+    for rank, _, n, other in account.claims:
+        need += n
+        if other is group:
+            break
+        older += 1
+        higher |= rank < group.head.rank  # type: ignore[union-attr]
+    return need, older, higher
+
+
+def _all_fit_at(group: Group, now: float) -> float:
+    """When everything the head needs is there. The account it watches is the first that it lacks, not always the
+    last."""
+    latest = now
+    for account in group.accounts:
+        need, older, _ = _claimed(group, account)
+        if isinstance(account, Level):
+            at = account.fit_at(now, need, first=not older) if need <= account.capacity else inf
+        else:
+            at = now if need <= account.free(now) else inf
+        latest = max(latest, at)
+    return latest
 
 
 def account_statistics(

@@ -225,3 +225,16 @@ async def test_a_manual_clock_wakes_sleepers_and_drops_cancelled_ones() -> None:
     await clock.advance(0.1)
     assert sleeper.done()
     assert cancelled.cancelled()
+
+
+async def test_a_head_short_of_two_levels_is_told_when_both_fit(house) -> None:
+    house.sends = True
+    pool = house.pool(tpm=6000, rpm=2, burst_s=30)
+    house.ask(house.call(pool, 3000), label="all")
+    head = house.ask(house.call(pool, 10), label="head")
+    said = house.admission.explain(head)
+    assert not said.estimate
+    await house.clock.advance(said.earliest_s - 0.01)
+    assert "head" not in house.answers
+    await house.clock.advance(0.02)
+    assert "head" in house.answers, said
