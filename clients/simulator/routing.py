@@ -73,7 +73,7 @@ def _by_end(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -
     wire = wires.chat
     if "anthropic-version" in headers:
         wire = anthropic
-    elif "x-goog-api-key" in headers or b"key=" in query or "/v1beta" in path:
+    elif "x-goog-api-key" in headers or b"key=" in query or "/v1beta" in path or "/publishers/google/" in path:
         wire = wires.gemini
     return wire, "models" if path.endswith("/models") else "other"
 

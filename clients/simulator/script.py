@@ -97,7 +97,7 @@ class Step:
 
     @staticmethod
     def rate_limited(retry_after_s: float | None = 1, *, headers: Mapping[str, str] | None = None) -> Step:
-        """A 429. `retry_after_s=None` gives no hint: a header, on Gemini `RetryInfo` in the body, on Bedrock nothing."""
+        """A 429. The hint is a header, on Gemini `RetryInfo` in the body; on Bedrock, or for None, there is none."""
         failure = Failure(kind="rate_limited", status=429, retry_after_s=retry_after_s, headers=headers or {})
         return Step(name="rate_limited", failure=failure)
 
@@ -112,8 +112,8 @@ class Step:
 
     @staticmethod
     def quota(message: str | None = None) -> Step:
-        """Out of money: Anthropic's 400 about the credit balance; OpenAI's 429 `insufficient_quota`; Gemini's 429 with a
-        quota per day; Bedrock's "Too many tokens per day"."""
+        """Out of money: Anthropic's 400 about the credit balance; OpenAI's 429 `insufficient_quota`; Gemini's 429 with
+        a quota per day; Bedrock's "Too many tokens per day"."""
         return Step(name="quota", failure=Failure(kind="quota", message=message))
 
     @staticmethod
@@ -170,8 +170,8 @@ class Step:
     def stream_error(
         kind: str = "overloaded_error", message: str = "Overloaded", *, after_pieces: int | None = 0
     ) -> Step:
-        """An error inside a 200 stream; `after_pieces=None` makes it the only event. An unstreamed request gets the same
-        error as a status.
+        """An error inside a 200 stream; `after_pieces=None` makes it the only event. An unstreamed request gets the
+        same error as a status.
 
         `kind` is one of Anthropic's words (`overloaded_error`, `rate_limit_error`, `api_error`), which each wire puts
         in its own, or one of the wire's: `throttlingException`, `UNAVAILABLE`. On Responses it is a flat `error` event,

@@ -85,7 +85,7 @@ def _messages(messages: list[Any], *, has_tools: bool) -> list[dict[str, Any]]:
                 f"The content field in the Message object at messages.{index} is empty. Add a "
                 "ContentBlock object to the content field and try again.",
             )
-        kinds = [next(iter(block)) for block in content]
+        kinds = [_only(block, f"messages.{index}.content")[0] for block in content]
         if not has_tools and {"toolUse", "toolResult"} & set(kinds):
             raise WireError(
                 400, "The toolConfig field must be defined when using toolUse and toolResult content blocks."
@@ -118,7 +118,7 @@ def _listed(content: list[Any], where: str) -> list[dict[str, Any]]:
     """Blocks as the model has them; a cache point marks the block before it."""
     blocks: list[dict[str, Any]] = []
     for position, block in enumerate(content):
-        kind, value = next(iter(block.items()))
+        kind, value = _only(block, f"{where}.{position}")
         if kind == "cachePoint":
             if not blocks:
                 raise WireError(400, f"{where}.{position}: a cachePoint must follow a block.")
@@ -126,6 +126,13 @@ def _listed(content: list[Any], where: str) -> list[dict[str, Any]]:
         else:
             blocks.append(_block(kind, value, f"{where}.{position}"))
     return blocks
+
+
+def _only(union: Mapping[str, Any], where: str) -> tuple[str, Any]:
+    """The one member that a union has. Raises WireError for another number of them."""
+    if len(union) != 1:
+        raise WireError(400, f"{where}: exactly one member of the union must be set, not {len(union)}.")
+    return next(iter(union.items()))
 
 
 def _mark(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +179,7 @@ def _result(value: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
         raise WireError(400, f"The content field at {where}.toolResult cannot be empty when status value is error.")
     parts = []
     for part in value["content"]:
-        kind, found = next(iter(part.items()))
+        kind, found = _only(part, where)
         parts.append({"type": "text", "text": json.dumps(found)} if kind == "json" else _block(kind, found, where))
     return parts
 
@@ -191,7 +198,7 @@ def _tools(config: Mapping[str, Any]) -> dict[str, Any]:
     choice: Mapping[str, Any] = config.get("toolChoice") or {}
     if not choice:
         return {"tools": tools}
-    kind, value = next(iter(choice.items()))
+    kind, value = _only(choice, "toolConfig.toolChoice")
     if kind not in ("auto", "any", "tool"):
         raise WireError(400, f"toolConfig.toolChoice: unknown member {kind}, must be one of: auto, any, tool")
     named = {"name": value["name"]} if kind == "tool" else {}

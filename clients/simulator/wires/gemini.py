@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..buckets import Charge, Level, Refused
-from ..exchange import Ask, Reply
+from ..exchange import Ask, Reply, ReplyCall
 from ..replying import seal
 from ..script import Failure
 from .gemini_errors import failing, limited, refusing, status_named
@@ -129,13 +130,13 @@ class GeminiWire:
         if reply.thinking and ask.thinking_shown:
             yield {"text": reply.thinking, "thought": True}
         sealed = seal(reply.thinking, self._reader.seed) if reply.thinking is not None else None
-        calls = [call for call in reply.tool_calls if isinstance(call.value, dict) and call.arguments.strip() != ""]
+        calls = [(call, args) for call in reply.tool_calls if (args := _arguments(call)) is not None]
         whole = reply.stop != "length"
         signed = {"thoughtSignature": sealed} if sealed is not None else {}
         if reply.text:
             yield {"text": reply.text, **({} if calls and whole else signed)}
-        for index, call in enumerate(calls if whole else ()):
-            function = {"name": call.name, "args": call.value, "id": call.id}
+        for index, (call, args) in enumerate(calls if whole else ()):
+            function = {"name": call.name, "args": args, "id": call.id}
             yield {"functionCall": function, **(signed if index == 0 else {})}
 
     def _ended(self, ask: Ask, reply: Reply) -> dict[str, Any]:
@@ -167,13 +168,18 @@ def _finish(reply: Reply) -> str:
         return reply.stop_reason
     if reply.refusal is not None and reply.refusal.category and reply.refusal.category.isupper():
         return reply.refusal.category
-    if reply.stop == "tool" and not all(_is_call(call.arguments) for call in reply.tool_calls):
+    if reply.stop == "tool" and any(_arguments(call) is None for call in reply.tool_calls):
         return "MALFORMED_FUNCTION_CALL"
     return _STOPS[reply.stop]
 
 
-def _is_call(arguments: str) -> bool:
-    return arguments.strip().startswith("{") and arguments.strip().endswith("}")
+def _arguments(call: ReplyCall) -> dict[str, Any] | None:
+    """A call's arguments; None where they are no object, which this wire cannot carry."""
+    try:
+        found = json.loads(call.arguments.strip() or "{}")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _cut(part: dict[str, Any], reply: Reply) -> Iterator[dict[str, Any]]:
