@@ -42,6 +42,18 @@ def start_charge(
     return Charge(1, input_tokens + output, into, output)
 
 
+def arriving(accounting: Accounting, reserved: Charge) -> tuple[Charge, Charge | None]:
+    """What of a reservation a provider takes from its bucket when the call arrives, and what it takes later.
+
+    Output that is metered as it is produced is taken while the answer grows. Until then the provider's bucket still
+    holds it, and so cannot refill over it.
+    """
+    if accounting.output == "limit":
+        return reserved, None
+    out = reserved.output_tokens
+    return reserved._replace(tokens=reserved.tokens - out, output_tokens=0), Charge(0, out, 0, out)
+
+
 def settle_charge(accounting: Accounting, usage: Usage, reserved: Charge = REQUEST_ONLY) -> Charge:
     """What was really used. A count the usage does not know keeps what was `reserved` for it."""
     if usage.input_tokens is None:

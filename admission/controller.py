@@ -22,12 +22,13 @@ from .charges import NOTHING, Charge
 from .clock import Clock, Timer
 from .delivery import Delivery
 from .demand import AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
+from .growing import Growing
 from .limiter import TokenBucketRateLimiter
 from .line import Line
 from .outcome import CallOutcome, OutcomeKind
 from .pool import Pool
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
-from .registry import Registry
+from .registry import Priced, Registry
 from .report import account_statistics, explain, never_fits_error, timeout_error
 from .reservation import Reservation
 from .waiting import OnGrant, OnRefuse, Waiting
@@ -54,6 +55,8 @@ class Admission:
         self._line = Line()
         self._registry = Registry(self._line, wall)
         self._delivery = Delivery()
+        #: Answers under way, for its permits.
+        self.growing = Growing(self)
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._timer: Timer | None = None
         self._timer_at = inf
@@ -150,6 +153,10 @@ class Admission:
             self._expire_at(now + demand.max_wait_s, waiting)
         self._tell(self._line.enter(waiting, demand.workflow, now), now)
         return waiting
+
+    def price(self, demand: Demand) -> Priced:
+        """What it would be charged now."""
+        return self._registry.price(demand)
 
     def _grant(self, waiting: Waiting) -> None:
         waiting._reservation = Reservation(self, waiting)
@@ -367,6 +374,15 @@ class Admission:
         if waiting.share is not None and lead is levels[0] and lead.active:
             waiting.share.credit += before - after
         self._tell(self._line.give(levels, backs, now), now)
+
+    def owe(self, pool: Pool, reserved: Charge, output_tokens: float) -> Charge:
+        """An answer under way has grown beyond its reservation: owe that at once. Returns its whole charge."""
+        whole = reserved._replace(
+            tokens=reserved.tokens + output_tokens, output_tokens=reserved.output_tokens + output_tokens
+        )
+        more = [a - b for a, b in zip(pool.select(reserved), pool.select(whole), strict=True)]
+        self._line.give(pool.limiter.accounts, more, self.clock.now())
+        return whole
 
     def charge_more(self, call: CallCharge, reserved: Charge | None, kind: Hashable = None) -> Charge:
         """A call that was not declared, or not that large: owe the difference at once. Returns its whole charge."""

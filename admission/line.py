@@ -332,6 +332,7 @@ class Line:
                 return
             waiter = best[1]
             self._pull(waiter)
+            waiter.look()
             account = self._short(waiter.group, waiter.amounts, waiter.rank, waiter.ticket, now)
             if account is None:
                 self._grant(waiter, now, decided)

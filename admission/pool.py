@@ -82,9 +82,9 @@ class Pool:
                 expected = min(expected, max(level.capacity - call.input_tokens, 0.0))
         return expected
 
-    def observe_output(self, key: Hashable, kind: Hashable, output_tokens: float) -> None:
-        """Learn from one answer."""
-        self.expected.observe(key, kind, output_tokens)
+    def observe_output(self, key: Hashable, kind: Hashable, output_tokens: float, seconds: float) -> None:
+        """Learn from one answer that took so many seconds."""
+        self.expected.observe(key, kind, output_tokens, seconds)
 
     def __repr__(self) -> str:
         return f"<Pool {self.name!r}>"

@@ -35,6 +35,9 @@ class Waiter:
         self.since = self.parked_at = 0.0
         self.waits: dict[str, float] | None = None  # seconds as a head, by the account it was short of
 
+    def look(self) -> None:
+        """Its turn to be looked at has come: what it asks may be less or more than when it came."""
+
     def __lt__(self, other: Waiter) -> bool:
         """Of two with one ticket (a job that left and came back at once), who came first."""
         return self.since < other.since

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from interlock.errors import UndeclaredResourceError
 
-from .charges import NOTHING, REQUEST_ONLY, Charge, settle_charge
+from .charges import NOTHING, REQUEST_ONLY, Charge, arriving, settle_charge
 from .demand import CallCharge, Demand, Ticket
 from .outcome import CallOutcome, OutcomeKind
 
@@ -33,7 +33,7 @@ class Permit:
     """One wire request: see `CallPermit`. `reserved` is what stands charged for it, None where it is unmetered."""
 
     __slots__ = (
-        "_admission", "_call", "_epoch", "_granted", "_sent_at", "_state", "_waiting", "reserved", "undeclared"
+        "_admission", "_epoch", "_state", "call", "reserved", "sent_at", "undeclared", "unproduced", "waiting"
     )  # fmt: skip
 
     def __init__(
@@ -46,10 +46,11 @@ class Permit:
         undeclared: bool,
         granted: Charge | None,
     ) -> None:
-        self._admission, self._waiting, self._call, self._epoch = admission, waiting, call, epoch
-        self._granted = granted  # the part of `reserved` that came with the grant: unsent until now
+        self._admission, self.waiting, self.call, self._epoch = admission, waiting, call, epoch
+        #: What of the grant the provider has not taken from its bucket yet; None: nothing.
+        self.unproduced = granted
         self.reserved, self.undeclared = reserved, undeclared
-        self._state, self._sent_at = OPEN, 0.0
+        self._state, self.sent_at = OPEN, 0.0
 
     @property
     def unmetered(self) -> bool:
@@ -63,37 +64,42 @@ class Permit:
         """The first byte is about to leave. A later call changes nothing."""
         if self._state == OPEN:
             self._state = SENT
-            self._sent_at = now = self._admission.clock.now()
-            if self._granted is not None:
-                self._admission.left(self._call.pool, self._waiting, self._granted)
-            throttle = self._call.pool.limiter.throttle
+            self.sent_at = now = self._admission.clock.now()
+            if self.unproduced is not None:
+                arrives, self.unproduced = arriving(self.call.accounting, self.unproduced)
+                self._admission.left(self.call.pool, self.waiting, arrives)
+                if self.unproduced is not None:
+                    self._admission.growing.begin(self, now)
+            throttle = self.call.pool.limiter.throttle
             # Sent into a hold by a job that was granted before it: its 429 would be old news.
             if now >= throttle.held_until:
                 self._epoch = throttle.epoch
 
     def close(self, outcome: CallOutcome) -> None:
         """Settle it, teach the throttle, adopt reported limits. Only the first call counts."""
-        state, call = self._state, self._call
+        state, call = self._state, self.call
         if state == CLOSED:
             return
         self._state = CLOSED
-        if state == OPEN and self._granted is not None:
-            self._admission.left(call.pool, self._waiting, self._granted)
+        if call.accounting.output == "expected":
+            self._admission.growing.end(self)
+        if self.unproduced is not None:
+            self._admission.left(call.pool, self.waiting, self.unproduced)
         if state == OPEN or outcome.kind is OutcomeKind.UNSENT:
-            self._admission.settle(call.pool, self._waiting, self.reserved, NOTHING)
+            self._admission.settle(call.pool, self.waiting, self.reserved, NOTHING)
             return
         if outcome.kind is OutcomeKind.COMPLETED and call.pool.limiter.throttle.calm and not outcome.reported:
-            self._admission.settle(call.pool, self._waiting, self.reserved, self._used(outcome), sent_at=self._sent_at)
+            self._admission.settle(call.pool, self.waiting, self.reserved, self._used(outcome), sent_at=self.sent_at)
             return
         # A hold must stand before anything is given back, or what comes back would be sent into it.
-        self._admission.learn(call.pool, outcome, self._epoch, self._sent_at)
+        self._admission.learn(call.pool, outcome, self._epoch, self.sent_at)
         drained = outcome.kind is OutcomeKind.RATE_LIMITED
         self._admission.settle(
-            call.pool, self._waiting, self.reserved, self._used(outcome), drained=drained, sent_at=self._sent_at
+            call.pool, self.waiting, self.reserved, self._used(outcome), drained=drained, sent_at=self.sent_at
         )
 
     def _used(self, outcome: CallOutcome) -> Charge:
-        kind, accounting = outcome.kind, self._call.accounting
+        kind, accounting = outcome.kind, self.call.accounting
         reserved = REQUEST_ONLY if self.reserved is None else self.reserved
         if kind is not OutcomeKind.COMPLETED and kind in GIVEN_BACK:
             return REQUEST_ONLY
@@ -101,7 +107,8 @@ class Permit:
             return reserved
         used = settle_charge(accounting, outcome.usage, reserved)
         if kind is OutcomeKind.COMPLETED and accounting.output == "expected":
-            self._call.pool.observe_output(self._call.key, self._waiting.demand.kind, used.output_tokens)
+            seconds = self._admission.clock.now() - self.sent_at
+            self.call.pool.observe_output(self.call.key, self.waiting.demand.kind, used.output_tokens, seconds)
         return used
 
 

@@ -57,6 +57,13 @@ class Waiting(Waiter):
 
     _error: AdmissionError | None
 
+    def look(self) -> None:
+        """What its answers are expected to put out may have been learnt while it waited."""
+        if self.demand.calls and self.demand.calls[0].accounting.output == "expected" and self._charges:
+            group, amounts, charges = self._admission.price(self.demand)
+            if group is self.group:
+                self.amounts, self._charges = amounts, charges
+
     @property
     def status(self) -> str:
         """`waiting`, `granted`, `refused` or `cancelled`."""

@@ -85,12 +85,13 @@ class Limits(Strict):
 class Accounting(Strict):
     """What a call is charged at its start and settles to (provider facts, as data).
 
-    With `output: expected` a call reserves what calls of its kind put out before: their `expected_quantile` (0.9 is
-    what nine in ten stay under), never below `expected_floor_tokens`, never above its own output limit.
+    With `output: expected` (the provider meters what is produced) a call reserves what calls of its kind put out
+    before: their `expected_quantile`, or what an answer of theirs under way has put out on average if that is more;
+    never below `expected_floor_tokens`, never above its own output limit.
     """
 
     output: Literal["limit", "expected"] = "limit"
-    expected_quantile: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    expected_quantile: Annotated[float, Field(gt=0, lt=1)] = 0.5
     expected_floor_tokens: Annotated[int, Field(ge=0)] = 0
     #: The output limit is checked against the input tokens too, when the call starts; it comes back at the end.
     limit_on_input: bool = False

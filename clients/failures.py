@@ -43,7 +43,8 @@ _QUOTA_WORDS = frozenset(
         "contract_spend_limit_reached",
     }
 )
-_QUOTA_PHRASES = ("credit balance is too low", "tokens per day", "requests per day", "exceeded your current quota")
+_DAY_PHRASES = ("tokens per day", "requests per day")
+_QUOTA_PHRASES = ("credit balance is too low", *_DAY_PHRASES, "exceeded your current quota")
 _QUOTA_ID = re.compile(r"per[-_ ]?day", re.IGNORECASE)
 _RATE_WORDS = frozenset({"rate_limit_error", "rate_limit_exceeded", "slow_down", "ramp_limit_exceeded"})
 _OVERLOAD_WORDS = frozenset(
@@ -175,6 +176,8 @@ def upstream_error(
     if class_ is CredentialError:
         access = "; look at the key and at its access to this model" if refusal.status == 403 else ""
         return CredentialError(f"{what} (credential {credential!r}{access})", credential=credential, **known)
+    if class_ is QuotaExhaustedError:
+        return QuotaExhaustedError(what, per_day=_is_per_day(refusal), **known)
     if class_ is ProviderRefusalError:
         return ProviderRefusalError(what, category=refusal.word, explanation=said or None, **known)
     return class_(what, **known)
@@ -218,6 +221,15 @@ def _is_quota(refusal: Refusal) -> bool:
         return any(_QUOTA_ID.search(quota_id) for quota_id in named)
     said = refusal.message.lower()
     return refusal.status in (400, 403, 429) and any(phrase in said for phrase in _QUOTA_PHRASES)
+
+
+def _is_per_day(refusal: Refusal) -> bool:
+    """Whether the quota is one of the day, and not money."""
+    if refusal.status == 402 or refusal.words & _QUOTA_WORDS:
+        return False
+    said = refusal.message.lower()
+    named = any(_QUOTA_ID.search(quota_id) for quota_id in refusal.quota_ids)
+    return named or any(phrase in said for phrase in _DAY_PHRASES)
 
 
 def _effective_status(status: int | None, source: Mapping[str, Any], words: frozenset[str]) -> int | None:

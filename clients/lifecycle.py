@@ -35,7 +35,7 @@ from interlock.catalog.entry import ModelEntry
 from interlock.catalog.pricing import cost as price_of
 from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
-from interlock.errors import UpstreamError
+from interlock.errors import QuotaExhaustedError, UpstreamError
 
 from .environment import ClientEnvironment
 from .outcomes import CANCELLED, OK, outcome_of
@@ -187,7 +187,11 @@ class CallAttempt:
         hint = error.retry_after_s if isinstance(error, UpstreamError) else None
         settles = kind in (OutcomeKind.COMPLETED, OutcomeKind.ABANDONED)
         return CallOutcome(
-            kind=kind, usage=usage if settles else None, retry_after_s=hint, reported=self.known.reported or {}
+            kind=kind,
+            usage=usage if settles else None,
+            retry_after_s=hint,
+            reported=self.known.reported or {},
+            day_spent=isinstance(error, QuotaExhaustedError) and error.per_day,
         )
 
     def _settled_usage(self, kind: OutcomeKind, error: BaseException | None) -> Usage | None:

@@ -24,6 +24,7 @@ from .attempt import run_attempt
 from .execution import Execution
 from .handle import JobHandle
 from .job import Job, check_settings
+from .kinds import CallKinds
 from .live import Live
 from .pipeline_job import PipelineJob
 from .prepared import NO_PRICE, NOTHING_NEEDED, Prepared, worst_price
@@ -86,6 +87,7 @@ class Dispatcher:
         }
         self._accounts = {account.name: (admission.account(account), 1) for account in settings.accounts}
         self._warned: set[tuple[str, str]] = set()
+        self._kinds = CallKinds()
         self._around = Surrounding(
             client=desk.client,
             book=book,
@@ -198,6 +200,7 @@ class Dispatcher:
             max_wait_s=job.max_wait_s,
             overflow=job.overflow,
             label=execution.name,
+            kind=self._kinds.of(execution.name, execution.workflow, needs),
         )
 
     def ask_to_spend(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from interlock.clients.measure import raw_input_tokens
 from interlock.errors import ConfigurationError, UndeclaredResourceError
 
 from .database import DatabaseNeed, DatabaseProvider
+from .kinds import likeness
 from .routing import NOBODY, Caller
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class JobRequirements:
         self.bindings: list[ModelBinding] = []
         self.databases: list[DatabaseNeed] = []
         self.accounts: list[tuple[Any, int]] = []
+        #: What the chat calls have in common with others of their kind.
+        self.likeness: tuple[Hashable, ...] = ()
 
     def require_model(
         self,
@@ -85,6 +88,7 @@ class JobRequirements:
     ) -> ModelBinding:
         """The same for a spec that may leave the limit to the default (an LLMCall does)."""
         exact = isinstance(input, int)
+        self.likeness += likeness(input, options, response_model)
         tokens = input if isinstance(input, int) else raw_input_tokens(
             input, options=options, response_model=response_model
         )  # fmt: skip

@@ -186,9 +186,16 @@ class EmptyResponseError(MalformedResponseError):
 
 
 class QuotaExhaustedError(UpstreamError):
-    """The account is out of money or over a hard limit: no wait within this run helps."""
+    """The account is out of money or over a hard limit: no wait within this run helps.
+
+    `per_day`: the limit is one per day, so tomorrow there is some again; its pool is closed until then.
+    """
 
     code = "quota_exhausted"
+
+    def __init__(self, message: str, *, per_day: bool = False, **known: Any) -> None:
+        super().__init__(message, **known)
+        self.per_day = per_day
 
 
 class ProviderRefusalError(UpstreamError):

@@ -79,11 +79,12 @@ async def test_a_pool_learns_what_to_expect_of_its_latest_kinds_only(house) -> N
     pool, accounting = house.pool(tpm=1_000), Accounting(output="expected")
     for i in range(300):
         for _ in range(5):
-            pool.observe_output(f"k{i}", None, 40)
+            pool.observe_output(f"k{i}", None, 40, 1.0)
     assert len(pool.expected) == 256
     house.ask(house.call(pool, 100, 5_000, key="k299", accounting=accounting))
     await house.clock.settle()
     assert house.level("p:tokens") == pytest.approx(860.0), "the latest is known"
+    house.finish(house.granted[0], used=(100, 40))
     await house.clock.advance(60)
     house.ask(house.call(pool, 100, 5_000, key="k0", accounting=accounting))
     assert house.level("p:tokens") == pytest.approx(0.0), "the first is forgotten: all that the pool can hold"

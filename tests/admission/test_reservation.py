@@ -158,6 +158,7 @@ async def test_b53_an_idle_pool_never_refuses_an_expected_output(house) -> None:
         house.ask(house.call(pool, 10, 64_000, accounting=accounting), label=str(i))
         await house.clock.advance(120)
         house.finish(house.answers[str(i)], used=(10, 40))
+    await house.clock.advance(120)
     house.ask(house.call(pool, 10, 64_000, accounting=accounting), label="last")
     assert house.level("p:output_tokens") == pytest.approx(460.0), "by now it is known what to expect"
 

@@ -230,3 +230,19 @@ def test_b60_exception_pickling(status, body, class_):
             3,
             error.request_id,
         )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "per_day"),
+    [
+        (429, google_body(PER_DAY, "26s"), True),
+        (429, openai_body(None, "Limit of tokens per day reached (TPD)"), True),
+        (429, openai_body("insufficient_quota"), False),
+        (402, {}, False),
+    ],
+)
+def test_a_quota_of_the_day_says_so_and_money_does_not(status: int, body: object, per_day: bool) -> None:
+    refusal = read_refusal(status, body)
+    error = upstream_error(refusal, model="m", provider="p", credential=None, now=datetime(2026, 11, 30, tzinfo=UTC))
+    assert isinstance(error, QuotaExhaustedError)
+    assert error.per_day is per_day
