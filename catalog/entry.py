@@ -169,6 +169,7 @@ class ModelEntry(Strict):
     provider_options: dict[str, Any] = Field(default_factory=dict)  # merged last into the wire
     fallbacks: tuple[str, ...] = ()
     named_only: bool = False  # picked by its id, a pin or a fallback; never because its grade fits
+    data_sharing_only: bool = False  # served only where its provider may keep and use what it is sent
     status: Status = Status.OPEN
 
     @field_validator("parameters")

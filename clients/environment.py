@@ -22,6 +22,14 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataPolicy:
+    """Where data may go: the projects that Mantle's calls are accounted to, as the deployment names them."""
+
+    mantle_strict_project: str | None = None
+    mantle_lax_project: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEnvironment:
     """The surroundings of a client: its provider's settings, where secrets come from, time, and what may be kept.
 
@@ -39,4 +47,5 @@ class ClientEnvironment:
     limits: Limits | None = None
     estimator: TokenEstimator | None = None
     keep_text: bool = False
+    data_policy: DataPolicy = field(default_factory=DataPolicy)
     embedding_width: int = 1024  # the catalog's one width: what every vector is fitted to

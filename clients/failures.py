@@ -41,12 +41,19 @@ _QUOTA_WORDS = frozenset(
         "project_spend_limit_exceeded",
         "enforced_spend_limit_reached",
         "contract_spend_limit_reached",
+        "servicequotaexceededexception",
     }
 )
 _DAY_PHRASES = ("tokens per day", "requests per day")
 _QUOTA_PHRASES = ("credit balance is too low", *_DAY_PHRASES, "exceeded your current quota")
 _QUOTA_ID = re.compile(r"per[-_ ]?day", re.IGNORECASE)
-_RATE_WORDS = frozenset({"rate_limit_error", "rate_limit_exceeded", "slow_down", "ramp_limit_exceeded"})
+_RATE_WORDS = frozenset(
+    {"rate_limit_error", "rate_limit_exceeded", "slow_down", "ramp_limit_exceeded", "throttlingexception"}
+)
+#: AWS's words for a model that cannot be reached just now; one of them comes with a 429 that is no rate limit.
+_TRANSIENT_WORDS = frozenset(
+    {"modelnotreadyexception", "modeltimeoutexception", "modelerrorexception", "modelstreamerrorexception"}
+)
 _OVERLOAD_WORDS = frozenset(
     {"overloaded_error", "overloaded", "system_overloaded", "engine_overloaded", "server_is_overloaded"}
 )
@@ -61,7 +68,19 @@ _WINDOW_PHRASES = (
 )
 _REFUSAL_WORDS = frozenset({"invalid_prompt", "content_filter", "responsibleaipolicyviolation", "bio_policy"})
 _KEY_WORDS = frozenset(
-    {"authentication_error", "permission_error", "invalid_api_key", "api_key_invalid", "expiredtoken"}
+    {
+        "authentication_error",
+        "permission_error",
+        "invalid_api_key",
+        "api_key_invalid",
+        "expiredtoken",
+        "expiredtokenexception",
+        "unrecognizedclientexception",
+        "invalidsignatureexception",
+        "incompletesignatureexception",
+        "missingauthenticationtokenexception",
+        "accessdeniedexception",
+    }
 )
 _TRANSIENT_STATUSES = frozenset({408, 409, 424, 425, 499})
 
@@ -104,6 +123,19 @@ STATUS_OF_WORD: Mapping[str, int] = {
     "invalid_image_url": 400,
     "unsupported_image_media_type": 400,
     "vector_store_timeout": 504,
+    # Bedrock's exceptions, as they come inside a stream.
+    "throttlingexception": 429,
+    "serviceunavailableexception": 503,
+    "internalserverexception": 500,
+    "modeltimeoutexception": 408,
+    "modelstreamerrorexception": 424,
+    "modelerrorexception": 424,
+    "modelnotreadyexception": 503,
+    "validationexception": 400,
+    "accessdeniedexception": 403,
+    "resourcenotfoundexception": 404,
+    "unrecognizedclientexception": 401,
+    "expiredtokenexception": 401,
 }
 
 
@@ -132,7 +164,7 @@ def read_refusal(
     outer = body[0] if isinstance(body, list) and body else body
     inner = outer.get("error", outer) if isinstance(outer, dict) else outer
     source = inner if isinstance(inner, dict) else {}
-    words = frozenset(_words(source))
+    words = frozenset(_words(source)) | _aws_words(headers or {})
     return Refusal(
         status=_effective_status(status, source, words),
         words=words,
@@ -188,6 +220,8 @@ def _by_words(refusal: Refusal) -> type[UpstreamError] | None:
     is_caller_error = status is None or status in (400, 413, 422)
     if words & _OVERLOAD_WORDS:
         return OverloadedError
+    if words & _TRANSIENT_WORDS:
+        return TransientUpstreamError
     if words & _RATE_WORDS:
         return RateLimitedError
     if words & _WINDOW_WORDS or (is_caller_error and any(phrase in said for phrase in _WINDOW_PHRASES)):
@@ -260,6 +294,12 @@ def _words(source: Mapping[str, Any]) -> list[str]:
     if isinstance(details, list):  # a Google ErrorInfo
         found += [detail.get("reason") for detail in details if isinstance(detail, dict)]
     return [str(word).lower() for word in found if isinstance(word, (str, int)) and not isinstance(word, bool) and word]
+
+
+def _aws_words(headers: Mapping[str, str]) -> frozenset[str]:
+    """AWS says what an error is in a header, perhaps with a web address after a colon."""
+    kind = headers.get("x-amzn-errortype", "").partition(":")[0].strip().lower()
+    return frozenset({kind} if kind else ())
 
 
 def _quota_ids(source: Mapping[str, Any]) -> list[str]:

@@ -22,6 +22,8 @@ EXTRAS = {
     "anthropic": "anthropic",
     "openai": "openai",
     "google": "gemini",
+    "boto3": "bedrock",
+    "botocore": "bedrock",
     "litellm": "litellm",
     "httpx2": "anthropic",
     "uvicorn": "simulator",

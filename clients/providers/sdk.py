@@ -84,15 +84,30 @@ class SdkChatClient(AbstractLLMClient):
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         """What the headers say of the account's limits."""
 
+    def path_of(self, *, streamed: bool) -> str:
+        """Where a request goes."""
+        return self.path
+
+    def headers(self) -> dict[str, str]:
+        """What a request carries beside what the SDK gives it."""
+        return {}
+
     async def post(self, body: bytes) -> httpx2.Response:
         """One request and its whole response."""
-        response: httpx2.Response = await self._sdk().post(self.path, content=body, cast_to=httpx2.Response)
+        response: httpx2.Response = await self._sdk().post(
+            self.path_of(streamed=False), content=body, cast_to=httpx2.Response, options={"headers": self.headers()}
+        )
         return response
 
     async def post_streamed(self, body: bytes) -> tuple[httpx2.Response, Events, Callable[[], Awaitable[None]]]:
         """One request, its response up to the headers, the events to come, and how to let go of them."""
         stream = await self._sdk().post(
-            self.path, content=body, cast_to=object, stream=True, stream_cls=self.stream_class()
+            self.path_of(streamed=True),
+            content=body,
+            cast_to=object,
+            stream=True,
+            stream_cls=self.stream_class(),
+            options={"headers": self.headers()},
         )
 
         async def aclose() -> None:

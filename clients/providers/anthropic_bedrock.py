@@ -1,0 +1,54 @@
+"""`anthropic-bedrock`: Claude on Amazon Bedrock's InvokeModel, with the messages of Anthropic's own API.
+
+The model stands in the path, and so does whether the answer is streamed; the stream comes in AWS's binary frames, which
+the SDK reads with botocore.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import anthropic
+import httpx2
+
+from ..asking import Ask
+from .anthropic_direct import AnthropicDirectClient
+from .aws import AwsChatClient
+
+#: The one version that Bedrock documents for Anthropic's messages.
+VERSION = "bedrock-2023-05-31"
+
+
+class AnthropicBedrockClient(AwsChatClient, AnthropicDirectClient):
+    """Claude on Bedrock's classic endpoint."""
+
+    request_id_header = "x-amzn-requestid"
+    default_base_url: ClassVar[str | None] = None
+    default_credential: ClassVar[str | None] = "aws"
+    reserved = AnthropicDirectClient.reserved | {"anthropic_version"}
+
+    def encode(self, ask: Ask) -> dict[str, Any]:
+        wire = super().encode(ask)
+        del wire["model"]
+        wire.pop("stream", None)
+        return {"anthropic_version": VERSION, **wire}
+
+    def path_of(self, *, streamed: bool) -> str:
+        model = quote(self.entry.wire_model_id, safe=":")
+        return f"/model/{model}/invoke{'-with-response-stream' if streamed else ''}"
+
+    def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
+        made = anthropic.AsyncAnthropicBedrock(
+            api_key="none",  # without one the SDK takes whatever the environment holds
+            aws_region=self.region(),
+            base_url=base_url,
+            http_client=http,
+            timeout=timeout,
+            max_retries=0,
+            open_telemetry=False,
+        )
+        made.api_key = self.bearer()
+        for name, value in self.key_pair().items():
+            setattr(made, name, value)
+        return made

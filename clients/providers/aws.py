@@ -1,0 +1,133 @@
+"""What the Bedrock providers share: who calls (a key pair, a profile, AWS's own chain, or a bearer token), from which
+region, and how a request is signed.
+
+A region is never guessed: it comes from the provider's settings in the catalog, or with the credential. A credential
+whose id ends in `bearer-token-bedrock` is a Bedrock API key; any other is an AWS credential, and an empty one means
+AWS's own chain. Nothing else is read from the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from botocore.exceptions import BotoCoreError
+
+from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.credentials import ApiKey, AwsCredential
+from interlock.errors import CredentialError, UpstreamError
+
+from .sdk import SdkChatClient
+
+BEARER = "bearer-token-bedrock"
+
+
+class AwsChatClient(SdkChatClient):
+    """A provider on AWS."""
+
+    CREDENTIAL = AwsCredential
+    default_credential: ClassVar[str | None] = "aws"
+    request_id_header = "x-amzn-requestid"
+    #: The endpoint of a region.
+    endpoint: ClassVar[str] = "https://bedrock-runtime.{region}.amazonaws.com"
+
+    @property
+    def has_bearer(self) -> bool:
+        return (self.credential_id or "").endswith(BEARER)
+
+    @property
+    def base_url(self) -> str:
+        url = self.entry.base_url or self.environment.settings.base_url
+        return url or self.endpoint.format(region=self.region())
+
+    def aws(self) -> AwsCredential:
+        """The credential; empty where AWS's own chain is to be used."""
+        if self.has_bearer:
+            return AwsCredential()
+        assert self.credential_id is not None
+        return self.environment.credentials.get(self.credential_id, AwsCredential)
+
+    def bearer(self) -> str | None:
+        if not self.has_bearer:
+            return None
+        assert self.credential_id is not None
+        return self.environment.credentials.get(self.credential_id, ApiKey).key.get_secret_value()
+
+    def region(self) -> str:
+        region = self.environment.settings.region or self.aws().region
+        if not region:
+            credential = self.credential_id or ""
+            raise CredentialError(
+                f"{self.entry.provider} needs a region, and none is guessed: write `region` at the provider in the "
+                f"catalog, or set it with credential {credential} (AWS_REGION)",
+                credential=credential,
+                sent=False,
+            )
+        return region
+
+    def _key(self) -> str | None:
+        """Whoever calls, as one text: when it changes, the SDK's client is made anew."""
+        return "\0".join([part or "" for part in (self.bearer(), self.region(), *self.key_pair().values())])
+
+    def key_pair(self) -> dict[str, str | None]:
+        """The credential by the names that the anthropic SDK has for its parts."""
+        found = self.aws()
+        secrets = {
+            "aws_access_key": found.access_key_id,
+            "aws_secret_key": found.secret_access_key,
+            "aws_session_token": found.session_token,
+        }
+        shown = {name: None if secret is None else secret.get_secret_value() for name, secret in secrets.items()}
+        return {**shown, "aws_profile": found.profile}
+
+    def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
+        return {}  # AWS states none
+
+    def read_error(self, error: Exception) -> UpstreamError | None:
+        unfound = isinstance(error, RuntimeError) and "resolve AWS credentials" in str(error)
+        if unfound or isinstance(error, BotoCoreError):
+            why = "AWS finds no credentials" if unfound else f"{type(error).__name__}: {error}"
+            return CredentialError(
+                f"{self.where}: {why} (credential {self.credential_id!r}, then AWS's own chain), for {self.entry.id}",
+                credential=self.credential_id,
+                sent=False,
+                provider_code=type(error).__name__,
+            )
+        return super().read_error(error)
+
+
+async def signed_headers(
+    client: AwsChatClient, *, url: str, headers: Mapping[str, str], body: bytes, service: str
+) -> dict[str, str]:
+    """The headers of a POST, signed over exactly these bytes. In a thread where AWS's own chain is asked: that may ask
+    a metadata server."""
+    bearer = client.bearer()
+    if bearer is not None:
+        return {**headers, "authorization": f"Bearer {bearer}"}
+    found, region = client.aws(), client.region()
+
+    def sign() -> dict[str, str]:
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        request = AWSRequest(method="POST", url=url, headers=dict(headers), data=body)
+        SigV4Auth(_frozen(found), service, region).add_auth(request)
+        return {name.lower(): str(value) for name, value in request.headers.items()}
+
+    return sign() if found.access_key_id is not None else await asyncio.to_thread(sign)
+
+
+def _frozen(found: AwsCredential) -> Any:
+    from boto3 import Session
+    from botocore.credentials import Credentials
+    from botocore.exceptions import NoCredentialsError
+
+    if found.access_key_id is not None and found.secret_access_key is not None:
+        token = found.session_token.get_secret_value() if found.session_token is not None else None
+        return Credentials(found.access_key_id.get_secret_value(), found.secret_access_key.get_secret_value(), token)
+    credentials = Session(profile_name=found.profile).get_credentials()
+    if credentials is None:
+        raise NoCredentialsError()
+    return credentials.get_frozen_credentials()
