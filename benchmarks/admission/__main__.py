@@ -1,8 +1,34 @@
-"""`python -m benchmarks.admission`: every table of this folder."""
+"""`python -m benchmarks.admission [NAME ...]`: the tables of this folder, each in a process of its own.
+
+Without a name: those that take minutes. `peers` is run only when it is named: it takes the better part of an hour and
+installs what it compares with.
+"""
 
 from __future__ import annotations
 
-from .cpu import main
+import importlib.util
+import subprocess
+import sys
+
+USUAL = ("cpu", "settling")
+ON_REQUEST = ("peers",)
+
+
+def main() -> int:
+    names = sys.argv[1:] or [name for name in USUAL if importlib.util.find_spec(f"{__package__}.{name}")]
+    unknown = [name for name in names if name not in (*USUAL, *ON_REQUEST)]
+    if unknown:
+        print(f"no benchmark {unknown[0]}: there are {', '.join((*USUAL, *ON_REQUEST))}", file=sys.stderr)
+        return 2
+    failed = []
+    for name in names:
+        print(f"\n-- {name}", flush=True)
+        if subprocess.run([sys.executable, "-m", f"{__package__}.{name}"], check=False).returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return bool(failed)
+
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -36,7 +36,7 @@ def _arguments() -> argparse.Namespace:
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME",
         help=", ".join(CONTENDERS),
     )  # fmt: skip
-    parser.add_argument("--minutes", type=float, default=4.0, help="how long a steady row lasts (4)")
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long a steady row lasts (5)")
     parser.add_argument("--quick", action="store_true", help=f"row {QUICK_ROW} alone, {QUICK_MINUTES} minutes")
     parser.add_argument("--again", action="store_true", help="run rows that have been run")
     parser.add_argument("--render", action="store_true", help="run nothing: render the raw files there are")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .workload import Call, calls
 
@@ -40,7 +40,8 @@ async def caller(ask: Ask, more: Iterator[Call], starts_s: float, seen: dict[int
     """One call after the other, each as soon as the one before it has ended."""
     await asyncio.sleep(starts_s)
     for call in more:
-        seen[call.index] = record = [call.index, time.monotonic(), None, None]
+        record: list[Any] = [call.index, time.monotonic(), None, None]
+        seen[call.index] = record
         try:
             await ask(call)
         except Exception as error:
@@ -51,9 +52,10 @@ async def caller(ask: Ask, more: Iterator[Call], starts_s: float, seen: dict[int
 async def run(orders: dict[str, Any]) -> None:
     terms = Terms(**orders["terms"])
     adapter = import_module(f".adapters.{orders['adapter']}", __package__)
-    more, seen = calls(orders["seed"]), {}
+    more, seen = calls(orders["seed"]), dict[int, list[Any]]()
     async with adapter.opened(terms, **orders["options"]) as ask:
         print("ready", flush=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads what a library prints
         begins_s = float(await asyncio.to_thread(sys.stdin.readline))
         await asyncio.sleep(max(0.0, begins_s - time.monotonic()))
         cpu_s, apart_s = time.process_time(), orders["arriving_s"] / terms.callers
@@ -66,8 +68,13 @@ async def run(orders: dict[str, Any]) -> None:
             # index, asked at, ended at, error
             "calls": [[i, at - begins_s, end and end - begins_s, error] for i, at, end, error in seen.values()],
         }
-        Path(orders["report"]).write_text(json.dumps(report), encoding="utf-8")
-        os._exit(0)  # whatever still waits was not served in time
+        _leave(orders["report"], report)
+
+
+def _leave(file: str, report: dict[str, Any]) -> NoReturn:
+    """Write and be gone: whatever still waits was not served in time."""
+    Path(file).write_text(json.dumps(report), encoding="utf-8")
+    os._exit(0)
 
 
 def _version(name: str) -> str:

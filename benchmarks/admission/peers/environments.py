@@ -12,7 +12,8 @@ from pathlib import Path
 from .contenders import Contender
 
 ROOT = Path(__file__).parents[3]
-PINS = (ROOT / "constraints.txt", Path(__file__).parent / "constraints.txt")
+#: The peers' pins, and the project's own for Interlock itself.
+PEERS_PINS, OWN_PINS = Path(__file__).parent / "constraints.txt", ROOT / "constraints.txt"
 #: What two of the peers need; everybody gets the same.
 LEAST_PYTHON = (3, 12)
 _PYTHONS = ("python3.13", "python3.12", "python3", "python")
@@ -44,16 +45,15 @@ def environment(contender: Contender, folder: Path, python: str) -> Path:
     """The contender's own interpreter; made now if the pins have changed or there is none."""
     home = folder / contender.environment
     found, mark = home / "bin" / "python", home / ".pins"
-    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in PINS)).hexdigest() + " ".join(contender.packages)
+    pins = OWN_PINS if contender.name == "interlock" else PEERS_PINS
+    wanted = f"{hashlib.sha256(pins.read_bytes()).hexdigest()} {' '.join(contender.packages)}"
     if found.exists() and mark.exists() and mark.read_text(encoding="utf-8") == wanted:
         return found
     shutil.rmtree(home, ignore_errors=True)
     subprocess.run([python, "-m", "venv", str(home)], check=True)
-    pip = [str(found), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pins = [word for path in PINS for word in ("-c", str(path))]
-    subprocess.run([*pip, *pins, "pip"], check=True)
-    packages = [word for name in contender.packages for word in _wanted(name)]
-    subprocess.run([*pip, *pins, *packages], check=True)
+    pip = [str(found), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(pins)]
+    subprocess.run([*pip, "pip"], check=True)
+    subprocess.run([*pip, *(word for name in contender.packages for word in _wanted(name))], check=True)
     mark.write_text(wanted, encoding="utf-8")
     return found
 

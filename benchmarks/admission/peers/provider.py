@@ -95,7 +95,7 @@ async def play(provider: SimulatedProvider, log: Log, orders: dict[str, Any], be
             provider.serves = change
 
 
-async def serve(orders: dict[str, Any]) -> None:
+async def serve(orders: dict[str, Any]) -> dict[str, Any]:
     served = Served(orders["seed"])
     limits = PublishedLimits(rpm=orders["rpm"], tpm=orders["tpm"], burst_s=orders["burst_s"])
     cpu_s = 0.0
@@ -113,9 +113,9 @@ async def serve(orders: dict[str, Any]) -> None:
         playing.cancel()
         log.close()
     rows = [[row[0], row[1] - begins_s, row[2] and row[2] - begins_s, *row[3:]] for row in log.rows]
-    report = {"cpu_s": time.process_time() - cpu_s, "requests": rows}
-    Path(orders["report"]).write_text(json.dumps(report), encoding="utf-8")
+    return {"cpu_s": time.process_time() - cpu_s, "requests": rows}
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(json.loads(sys.argv[1])))
+    told = json.loads(sys.argv[1])
+    Path(told["report"]).write_text(json.dumps(asyncio.run(serve(told))), encoding="utf-8")

@@ -8,8 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +33,13 @@ class Running:
 def race(row: Row, contenders: dict[str, tuple[Contender, Path]], raw: Path) -> None:
     """Run a row with everybody side by side and leave a raw file a contender in `raw`."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        runners = [
-            stack.enter_context(_started(row, contender, python, Path(folder) / contender.name))
-            for contender, python in contenders.values()
-        ]
+        homes = {name: Path(folder) / name for name in contenders}
+        providers = {name: _provider(stack, row, home) for name, home in homes.items()}
+        runners = []
+        for name, (contender, python) in contenders.items():
+            base_url = _line(providers[name], f"the provider of {name}")
+            client = _client(stack, row, contender, python, base_url, homes[name])
+            runners.append(Running(contender=contender, provider=providers[name], client=client, folder=homes[name]))
         for runner in runners:
             _line(runner.client, runner.contender.name)
         begins_s = time.monotonic() + _LEAD_S
@@ -53,30 +55,41 @@ def race(row: Row, contenders: dict[str, tuple[Contender, Path]], raw: Path) -> 
         _keep(row, runners, raw, loads, busy)
 
 
-@contextmanager
-def _started(row: Row, contender: Contender, python: Path, folder: Path) -> Iterator[Running]:
+def _provider(stack: ExitStack, row: Row, folder: Path) -> subprocess.Popen[str]:
     folder.mkdir()
     orders = {
         "rpm": row.rpm, "tpm": row.tpm, "burst_s": row.burst_s, "shares": row.shares, "storm": row.storm,
         "seed": row.seed, "report": str(folder / "provider.json"),
     }  # fmt: skip
-    command = [sys.executable, "-m", f"{__package__}.provider", json.dumps(orders)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    provider = subprocess.Popen(command, cwd=ROOT, **pipes)
-    client: subprocess.Popen[str] | None = None
-    try:
-        base_url = _line(provider, contender.name)
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONSAFEPATH": "1"}
-        client = subprocess.Popen([str(python), "-m", "peers.child"], cwd=folder, env=environment, **pipes)
-        assert client.stdin is not None
-        client.stdin.write(json.dumps(_orders(row, contender, base_url, folder)) + "\n")
-        client.stdin.flush()
-        yield Running(contender=contender, provider=provider, client=client, folder=folder)
-    finally:
-        for process in (client, provider):
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait()
+    return _started(stack, [sys.executable, "-m", f"{__package__}.provider", json.dumps(orders)], cwd=ROOT)
+
+
+def _client(
+    stack: ExitStack, row: Row, contender: Contender, python: Path, base_url: str, folder: Path
+) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+    client = _started(stack, [str(python), "-m", "peers.child"], cwd=folder, env=environment)
+    assert client.stdin is not None
+    client.stdin.write(json.dumps(_orders(row, contender, base_url, folder)) + "\n")
+    client.stdin.flush()
+    return client
+
+
+def _started(stack: ExitStack, command: list[str], **more: Any) -> subprocess.Popen[str]:
+    """A process that does not outlive the row."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more)
+    stack.callback(_end, process)
+    return process
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None and not pipe.closed:
+            with suppress(BrokenPipeError):
+                pipe.close()
 
 
 def _orders(row: Row, contender: Contender, base_url: str, folder: Path) -> dict[str, Any]:

@@ -21,8 +21,8 @@ class Row:
     shares: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
     storm: tuple[float, float, float] | None = None
     arriving_s: float = 10.0
-    since_s: float = 60.0
-    until_s: float = 240.0
+    since_s: float = 120.0
+    until_s: float = 300.0
     also: tuple[str, float, float] | None = None
     seed: int = 1
     rpm: float = RPM
@@ -71,9 +71,9 @@ ROWS: dict[str, Row] = {
             name="storm",
             title="50 callers, 5% answered with a 529 for a minute",
             callers=50,
-            storm=(60.0, 120.0, 0.05),
-            since_s=180.0,
-            also=("in the storm", 60.0, 120.0),
+            storm=(90.0, 150.0, 0.05),
+            since_s=210.0,
+            also=("in the storm", 90.0, 150.0),
         ),
         Row(
             name="step",

@@ -43,7 +43,7 @@ def _cells(result: Result) -> list[str]:
     name = f"**{contender.title}**" if contender.name == "interlock" else contender.title
     return [
         f"{name}{_mark(contender.name)}",
-        f"{found.goodput:.3f}",
+        f"{found.goodput:.2f}",
         *extra,
         f"{found.refused:,}",
         f"{found.refused_share:.1%}",

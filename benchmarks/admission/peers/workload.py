@@ -13,11 +13,35 @@ from math import log
 MAX_OUTPUT_TOKENS = 300
 #: What an answer takes on average, and what only one in a hundred exceeds.
 MEAN_OUTPUT_TOKENS, P99_OUTPUT_TOKENS = 100, 170
-LARGE_INPUT_TOKENS = 30_000
+LARGE_INPUT_TOKENS = 12_000
 #: One very large call in so many.
-LARGE_EVERY = 130
+LARGE_EVERY = 100
 _MEDIAN, _SIGMA, _LEAST, _MOST = 300, 0.7, 50, 3_000
-_WORDS = "the cat sat and saw her old red dog run far off for ten fun days but had not one big new toy".split()
+_WORDS = (
+    "the",
+    "cat",
+    "sat",
+    "and",
+    "saw",
+    "her",
+    "old",
+    "red",
+    "dog",
+    "run",
+    "far",
+    "off",
+    "for",
+    "ten",
+    "fun",
+    "days",
+    "but",
+    "had",
+    "not",
+    "one",
+    "big",
+    "new",
+    "toy",
+)
 
 
 def _filler() -> str:

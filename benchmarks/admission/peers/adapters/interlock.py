@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from interlock import Runtime, RuntimeSettings
+from interlock.clients.registry import provider_class
 
 from ..child import Ask, Terms
 from ..workload import MAX_OUTPUT_TOKENS, Call
@@ -33,6 +34,7 @@ pins: {{SMALL: [simulated]}}
 @asynccontextmanager
 async def opened(terms: Terms) -> AsyncIterator[Ask]:
     os.environ["ANTHROPIC_API_KEY"] = "simulated-key"
+    provider_class("anthropic-direct")  # everybody's SDK is imported before the row begins
     catalog = Path(terms.folder) / "catalog.yaml"
     catalog.write_text(
         CATALOG.format(base_url=terms.base_url, rpm=terms.rpm, tpm=terms.tpm, burst_s=terms.burst_s), encoding="utf-8"
