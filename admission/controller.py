@@ -35,12 +35,16 @@ from .waiting import OnGrant, OnRefuse, Waiting
 
 log = logging.getLogger("interlock.admission")
 
+#: How long a request may be on its way, from its first byte here until the provider counts it.
+TRANSIT_S = 0.25
+
 
 class Admission:
     """Admission of one process. Every method returns at once, on the thread of the event loop.
 
-    `jitter` gives numbers in [0, 1); it only ever lengthens a hold. `wall` is the time of day, with its zone:
-    limits per day are given back by it (None: the system's).
+    `jitter` gives numbers in [0, 1); it only ever lengthens a hold. `transit_s` is how long a request may be on its
+    way: a provider's full bucket does not refill before it has arrived, so no level does here. `wall` is the time of
+    day, with its zone: limits per day are given back by it (None: the system's).
     """
 
     def __init__(
@@ -48,10 +52,11 @@ class Admission:
         clock: Clock,
         *,
         jitter: Callable[[], float] = random.random,
+        transit_s: float = TRANSIT_S,
         wall: Callable[[], datetime] | None = None,
     ) -> None:
         self.clock = clock
-        self._jitter = jitter
+        self._jitter, self._transit_s = jitter, transit_s
         self._line = Line()
         self._registry = Registry(self._line, wall)
         self._delivery = Delivery()
@@ -314,14 +319,15 @@ class Admission:
 
     # What a reservation and its permits do.
 
-    def left(self, pool: Pool, waiting: Waiting, charge: Charge) -> None:
-        """A call that was granted is being sent, or never will be: its pool refills again."""
+    def left(self, pool: Pool, waiting: Waiting, charge: Charge, *, sent: bool = False) -> None:
+        """A call that was granted is being sent, or never will be: its pool refills again, once it has arrived."""
         now = self.clock.now()
+        gone_at = now + self._transit_s if sent else now
         stopped = False
         for level in pool.limiter.accounts:
             if pool.reshaped and level not in waiting.group.accounts:
                 continue
-            level.left(now, charge[level.part])
+            level.left(gone_at, charge[level.part])
             if level.watchers and level.watchers[0][2].wake == inf:
                 stopped = True  # its oldest head could not tell when it fits
         if stopped:
@@ -397,13 +403,13 @@ class Admission:
         self._line.give(pool.limiter.accounts, [-n for n in more], now)
         return whole
 
-    def learn(self, pool: Pool, outcome: CallOutcome, epoch: int, sent_at: float) -> None:
+    def learn(self, pool: Pool, outcome: CallOutcome, epoch: int, sent_at: float, reserved: Charge | None) -> None:
         """What a call's end says about its pool: the throttle's signals, and the limits in the provider's headers."""
         now, limiter, kind, moved = self.clock.now(), pool.limiter, outcome.kind, False
         if kind is OutcomeKind.COMPLETED:
             moved = limiter.succeeded(now, epoch)
         elif kind is OutcomeKind.RATE_LIMITED:
-            moved = limiter.rate_limited(now, outcome.retry_after_s, epoch, self._jitter())
+            moved = limiter.rate_limited(now, outcome.retry_after_s, epoch, self._jitter(), reserved or NOTHING)
         elif kind is OutcomeKind.OVERLOADED:
             moved = limiter.overloaded(now)
         elif outcome.day_spent:

@@ -11,6 +11,7 @@ from interlock.catalog.days import ROLLING, day_reset
 from interlock.catalog.entry import Limits
 
 from .accounts import Level, OpenLevel
+from .charges import NOTHING, Charge
 from .outcome import Dimension, ReportedLimit
 from .throttle import LONGEST_HOLD_S, Throttle
 from .windows import DAY_S, WindowLevel
@@ -91,10 +92,12 @@ class TokenBucketRateLimiter:
         if unknown:
             raise ValueError(f"pool {name!r}: no such dimension: {unknown[0]!r}; there are {', '.join(PARTS)}")
         self.name, self.burst_s, self.fixed = name, burst_s, fixed
-        self.throttle = Throttle()
+        self.throttle = Throttle(now)
         self.levels: dict[str, Level] = {}
         self._open = OpenLevel(f"{name}:open", now=now)
         self._open.pool = self
+        self._drained_to: dict[str, float] = {}  # what each level was left with by the last 429 that counted
+        self._credit = NOTHING  # what the provider will have at the end of the hold, if its hint is right
         #: What a demand on this pool draws on, in the order of `PARTS`.
         self.accounts: tuple[Level, ...] = ()
         #: Dimensions whose published limit a provider's header has changed.
@@ -168,19 +171,49 @@ class TokenBucketRateLimiter:
     # What is reported. Each returns whether a level changed how it moves: then the line has to look again.
 
     def rate_limited(
-        self, now: float, retry_after_s: float | None = None, epoch: int | None = None, jitter: float = 0.0
+        self,
+        now: float,
+        retry_after_s: float | None = None,
+        epoch: int | None = None,
+        jitter: float = 0.0,
+        asked: Charge = NOTHING,
     ) -> bool:
-        """A 429 of a call granted in `epoch`: hold everyone; once per epoch drain to at most 0 and slow down."""
+        """A 429 of a call granted in `epoch`: hold everyone; once per epoch drain to at most 0 and slow down.
+
+        `asked` is what the refused call had reserved.
+        """
         throttle, before = self.throttle, self.throttle.held_until
-        counted = throttle.on_rate_limited(now, retry_after_s, epoch, jitter)
+        kept_s, asked_s = self._kept(now, asked)
+        counted = throttle.on_rate_limited(now, retry_after_s, epoch, jitter, kept_s=kept_s, asked_s=asked_s)
         if not counted and throttle.held_until == before:
             return False
+        believed = counted and throttle.believed
         self._follow(now)
         for level in self.accounts:
             minutes = level.name.rpartition(":")[2] not in PER_DAY
             level.hold(now, throttle.held_until, drain=counted and minutes)  # a minute's refusal leaves the day's rest
-            level.owed = minutes
+            level.owed = minutes and (believed or throttle.closed(now))
+        if counted:
+            self._credit = asked if believed else NOTHING
+            # What the refused call took comes back as far as it was a debt (`Admission.settle`).
+            self._drained_to = {
+                name: min(level.level(now) + asked[level.part], 0.0) for name, level in self.levels.items()
+            }
         return True
+
+    def _kept(self, now: float, asked: Charge) -> tuple[float | None, float]:
+        """For the throttle's measurement: what of the refill since the last drain was not sent (the refused call was
+        not), and that call's size; in seconds of the published refill, of the dimension that was used most."""
+        kept: tuple[float, float] | None = None
+        for name, level in self.levels.items():
+            if name in PER_DAY:
+                continue
+            size = asked[level.part]
+            # Levels begin full, and so does the provider: before the first drain its whole burst was there to be sent.
+            left = level.level(now) + size - self._drained_to.get(name, 0.0)
+            used = (left * level.unit_s, size * level.unit_s)
+            kept = used if kept is None or used < kept else kept
+        return (None, 0.0) if kept is None else kept
 
     def day_spent(self, now: float, retry_after_s: float | None = None, epoch: int | None = None) -> bool:
         """A refusal, of a call granted in `epoch`, that names a limit per day. Of many in flight the first counts.
@@ -206,9 +239,7 @@ class TokenBucketRateLimiter:
             closed_s = retry_after_s if retry_after_s is not None and LONGEST_HOLD_S < retry_after_s < inf else DAY_S
             probe_s = min(max(self._day_probe_s * 2, LONGEST_HOLD_S), LONGEST_DAY_PROBE_S, closed_s)
             self._day_probe_s = probe_s
-        throttle.calm = False
-        throttle.closed_until = max(throttle.closed_until, now + closed_s)
-        throttle.held_until = max(throttle.held_until, now + probe_s)
+        throttle.close(now, closed_s, probe_s)
         for level in self.accounts:
             level.hold(now, throttle.held_until, drain=False)
             level.owed = probe_s < closed_s
@@ -246,7 +277,21 @@ class TokenBucketRateLimiter:
             if probing:
                 level.hold(now, throttle.held_until, drain=False)
             level.owed = probing and level.name.rpartition(":")[2] not in PER_DAY
+        if not probing:
+            self._forgive(now)
         return probing
+
+    def _forgive(self, now: float) -> None:
+        """What the first call after a hint took was there: it is no debt, up to the size of the call that was refused.
+
+        Otherwise a provider would be left idle after each refusal for as long as a large call takes to refill.
+        """
+        credit, self._credit = self._credit, NOTHING
+        for name, level in self.levels.items():
+            debt = -level.level(now)
+            if debt > 0 and credit[level.part] and name not in PER_DAY:
+                level.set_level(now, min(credit[level.part], debt) - debt)
+                self._drained_to[name] = self._drained_to.get(name, 0.0) + min(credit[level.part], debt)
 
     def _follow(self, now: float) -> bool:
         """Bring the levels to the throttle's slowdown and, where a probe has opened the pool, end their hold."""

@@ -67,7 +67,7 @@ class Permit:
             self.sent_at = now = self._admission.clock.now()
             if self.unproduced is not None:
                 arrives, self.unproduced = arriving(self.call.accounting, self.unproduced)
-                self._admission.left(self.call.pool, self.waiting, arrives)
+                self._admission.left(self.call.pool, self.waiting, arrives, sent=True)
                 if self.unproduced is not None:
                     self._admission.growing.begin(self, now)
             throttle = self.call.pool.limiter.throttle
@@ -92,7 +92,7 @@ class Permit:
             self._admission.settle(call.pool, self.waiting, self.reserved, self._used(outcome), sent_at=self.sent_at)
             return
         # A hold must stand before anything is given back, or what comes back would be sent into it.
-        self._admission.learn(call.pool, outcome, self._epoch, self.sent_at)
+        self._admission.learn(call.pool, outcome, self._epoch, self.sent_at, self.reserved)
         drained = outcome.kind is OutcomeKind.RATE_LIMITED
         self._admission.settle(
             call.pool, self.waiting, self.reserved, self._used(outcome), drained=drained, sent_at=self.sent_at

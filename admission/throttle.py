@@ -1,7 +1,8 @@
 """The throttle of a pool: what its provider's refusals teach. Pure: the time is an argument.
 
 A published limit is not what is served: accounts are smaller than the page says, others share them, and a provider
-short of capacity serves less to everyone. So a pool's refill is divided by a slowdown s in [1, 10], found by trying.
+short of capacity serves less to everyone. So a pool's refill is divided by a slowdown s in [1, 10]. It is the product
+of two: what the 429s have measured, and a passing one for overload.
 
 429
     The pool is held for the provider's hint (jitter only adds; without a hint 1 s, doubling within an episode, until
@@ -9,27 +10,34 @@ short of capacity serves less to everyone. So a pool's refill is divided by a sl
     one it is not believed to be enough: from the second of an episode the hold is at least 1 s, 2 s, 4 s, ..., or a
     provider that says 0 would refuse job after job. The drain matters more than any formula: after a 429 the provider
     has next to nothing left, and whatever our level says is wrong. At the end of the hold one call goes on credit and
-    the rest follow the refill, so there is no herd. s grows by a factor, once per *epoch*: a grant carries the number
-    of the last change, and a refusal of a call from before it (of many in flight, most are) cuts nothing twice; its
-    hint still prolongs the hold.
+    the rest follow the refill, so there is no herd.
+
+Measuring
+    A refusal says that the provider's bucket was empty, but for less than the call that was refused. So between two of
+    them it served exactly what it refilled: what was sent meanwhile over the time gone by *is* its rate, the more
+    exactly the longer that time. The next rate is that, less `MARGIN`; there is nothing to search. A short measurement
+    is a rough one, so a single refusal never cuts to less than `DEEPEST_CUT`, nor to more than `SHALLOWEST_CUT` of the
+    rate that was refused. This happens once per *epoch*: a grant carries the number of the last change, and a refusal
+    of a call from before it (of many in flight, most are) cuts nothing twice; its hint still prolongs the hold.
+
+Probing
+    That a limit has opened can be found only by asking for more than it gave, which costs a refusal where it has not:
+    so probes are paid for. After a measurement the rate stays for `QUIET_FACTOR` times as long as was measured
+    (a rough measurement is soon made again, a good one is kept), or until `CALLS_A_PROBE` calls have been served, which
+    keeps the refusals below one in so many calls; `LONGEST_QUIET_S` at most. Then it climbs by 2%, 4%, 8%, ... every
+    few seconds, until it is refused or the published rate is reached: a limit that opens from 30% to 100% is followed
+    in half a minute. All of it is by time, and only while calls sent since the last change succeed (recovery by
+    counting successes alone collapses where calls are slow: the slower the pool, the fewer there are to count).
 
 A hint above 60 s
     closes the pool: one probe passes every 60 s, until a probe succeeds or the hint has run out.
 
 529
-    s grows harder, at most once in five seconds; nothing is held or drained.
+    says nothing about our rate. The passing slowdown grows by 1.6, at most once in five seconds, and decays by 9% a
+    second while calls succeed: a trickle of 529s costs a fifth of the rate, a provider that answers nothing else is
+    called ten times less. Nothing is held or drained.
 
-Recovery
-    is by time, and only when a call sent since the last change has succeeded (counting successes collapses where calls
-    are slow: the slower the pool, the fewer there are to count). Since everything after a drain goes by the refill, a
-    rate that is too high is refused within seconds, so the rate of the last failure is a good guess of the true one:
-    s decays quickly, 5% a second, to just above where it failed (to the last place that held, if a probe failed), and
-    from there probes: a step of 2%, doubled after each that holds, back to 2% on a failure. The time between probes
-    starts at 5 s and doubles when it fails where it failed before, up to 40 s; beyond that place it is 5 s again. A
-    steady limit is so tried ever more rarely, and one that has opened is found in a minute or two.
-
-The numbers were settled on by simulation (tests/admission/test_throttle_simulation.py): against providers that serve
-100, 60 and 30% of what they publish it gets 99% of what they serve.
+The numbers were settled on by simulation: benchmarks/admission/settling.py has the table, docs/throttle.md the reasons.
 """
 
 from __future__ import annotations
@@ -42,15 +50,17 @@ HOLD_JITTER = 0.1  # of the hint
 FIRST_HOLD_S = 1.0
 LONGEST_BLIND_HOLDS = 6  # doublings without a hint: 64 s, cut at the longest hold
 
-RATE_LIMITED_FACTOR = 1.35
+MARGIN = 0.01
+DEEPEST_CUT, SHALLOWEST_CUT = 0.4, 0.97
+EXACT_FROM = 8.0  # times the size of the refused call
+UNMEASURED_CUT = 0.75
+QUIET_FACTOR, SHORTEST_QUIET_S, LONGEST_QUIET_S = 3.0, 5.0, 900.0
+CALLS_A_PROBE = 250
+FIRST_STEP, LARGEST_STEP, STEP_EVERY_S = 0.04, 0.64, 3.0
+
 OVERLOADED_FACTOR = 1.6
 OVERLOADED_EVERY_S = 5.0
-DECAY_PER_S = 0.05
-LONGEST_DECAY_S = 30.0  # a pool that was idle for an hour has learnt nothing in it
-NEAR_FAILURE = 1.03
-FIRST_STEP, LARGEST_STEP = 0.02, 0.32
-PROBE_EVERY_S, LONGEST_PROBE_S = 5.0, 40.0
-SAME_PLACE = 1.08
+OVERLOAD_DECAY_PER_S = 0.09
 
 
 class Throttle:
@@ -60,15 +70,21 @@ class Throttle:
     """
 
     __slots__ = (
+        "_drained",
         "_episode",
-        "_failed_at",
-        "_held_at",
         "_last_overload",
         "_last_step",
-        "_probe_every_s",
-        "_return_to",
-        "_slowdown",
+        "_limit",
+        "_measured_from",
+        "_overload",
+        "_overload_at",
+        "_quiet_until",
+        "_refilled_at",
+        "_refilled_s",
+        "_rest_s",
+        "_served",
         "_step",
+        "believed",
         "calm",
         "closed_until",
         "epoch",
@@ -77,40 +93,58 @@ class Throttle:
         "rate_limited",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, now: float = 0.0) -> None:
         self.epoch = self.rate_limited = self.overloaded = 0
         self.held_until = self.closed_until = -inf
         #: Whether a success has nothing to tell it.
         self.calm = True
-        self._slowdown = 1.0
+        self._limit = self._overload = 1.0  # the two slowdowns
         self._episode = 0  # counted 429s since the last success
-        self._failed_at = 1.0  # the slowdown at the last failure
-        self._held_at = 1.0  # the slowdown before the last probe: that one was served
-        self._return_to = 1.0  # where the quick recovery ends
-        self._last_overload = self._last_step = -inf
-        self._step = FIRST_STEP
-        self._probe_every_s = PROBE_EVERY_S
+        # The measurement: since when, what was refilled meanwhile (in seconds of the published rate), and the size of
+        # the call whose refusal began it.
+        self._measured_from = self._refilled_at = now
+        self._refilled_s = self._rest_s = 0.0
+        self._drained = False
+        # The probe: not before, calls served since, the next step, and when the last was.
+        self._quiet_until, self._served, self._step, self._last_step = -inf, 0, FIRST_STEP, -inf
+        self._last_overload = self._overload_at = -inf
 
     def slowdown(self, now: float) -> float:
         """What the refill is divided by, in [1, 10]. It changes only when something is reported."""
-        return self._slowdown
+        return min(self._limit * self._overload, MAX_SLOWDOWN)
+
+    def restore(self, now: float, *, slowdown: float, held_until: float, closed_until: float) -> None:
+        """What an earlier process had learnt: it is believed until this one learns better."""
+        self._limit = min(max(slowdown, 1.0), MAX_SLOWDOWN)
+        self.held_until, self.closed_until = max(self.held_until, held_until), max(self.closed_until, closed_until)
+        self._last_step = self._measured_from = self._refilled_at = max(now, self.held_until)
+        self.calm = self._limit == 1.0 and not self.closed(now)
 
     def closed(self, now: float) -> bool:
         """Whether a hint above 60 s is still in force: only a probe passes."""
         return now < self.closed_until
 
     def on_rate_limited(
-        self, now: float, retry_after_s: float | None = None, epoch: int | None = None, jitter: float = 0.0
+        self,
+        now: float,
+        retry_after_s: float | None = None,
+        epoch: int | None = None,
+        jitter: float = 0.0,
+        *,
+        kept_s: float | None = None,
+        asked_s: float = 0.0,
     ) -> bool:
         """A 429 of a call of `epoch` (None: of now). Returns whether it counted; a straggler's does not.
 
-        `retry_after_s` is the provider's hint, `jitter` a number in [0, 1).
+        `retry_after_s` is the provider's hint, `jitter` a number in [0, 1). In seconds of the published rate, `asked_s`
+        is what was refused, and `kept_s` what of the refill since the last drain has not been sent (None: not known).
         """
         self.rate_limited += 1
         self.calm = False
         counted = epoch is None or epoch >= self.epoch
         blind_s = min(FIRST_HOLD_S * 2.0 ** min(self._episode, LONGEST_BLIND_HOLDS), LONGEST_HOLD_S)
-        if retry_after_s is None or not retry_after_s >= 0:  # not: of NaN too
+        if retry_after_s is None or not retry_after_s > 0:  # not: of NaN too; and 0 tells nothing
+            retry_after_s = None
             if not counted:
                 return False
             hint = blind_s
@@ -119,11 +153,59 @@ class Throttle:
             hint = LONGEST_HOLD_S
         else:
             hint = max(retry_after_s, blind_s / 2) if counted and self._episode else retry_after_s
+        self._refill(now)
         self.held_until = max(self.held_until, now + hint * (1.0 + HOLD_JITTER * jitter))
+        #: Whether the hold is the provider's own hint, and there is no reason to doubt it.
+        self.believed = counted and self._episode == 0 and retry_after_s is not None
         if counted:
             self._episode += 1
-            self._fail(RATE_LIMITED_FACTOR, self.held_until)
+            if self._episode == 1:  # a second refusal before any success says nothing about the rate
+                self._cut(now, retry_after_s, kept_s, asked_s)
+            self._begin(now)
+            self.epoch += 1
         return counted
+
+    def _refill(self, now: float) -> None:
+        """Count what the levels have refilled by now; nothing does during a hold."""
+        since = max(self._refilled_at, self.held_until)
+        if now > since:
+            self._refilled_s += (now - since) / self.slowdown(now)
+        self._refilled_at = now
+
+    def _cut(self, now: float, hint_s: float | None, kept_s: float | None, asked_s: float) -> None:
+        """To the rate that was really served, or to a guess where that could not be measured."""
+        share, lasted_s = 1.0 / self._limit, now - self._measured_from
+        new = share * UNMEASURED_CUT
+        rest_s = asked_s / 2  # what the provider had left: less than was asked of it
+        if kept_s is None or lasted_s <= 0:
+            lasted_s = 0.0
+        else:
+            sent_s = self._refilled_s - kept_s - self._rest_s
+            served = (sent_s + rest_s) / lasted_s
+            if hint_s is not None and hint_s * served <= asked_s + served:
+                # After the hint it would have been there: that is more exact.
+                served = (sent_s + asked_s) / (lasted_s + hint_s)
+                rest_s = min(max(asked_s - hint_s * served, 0.0), asked_s)
+            new = served * (1.0 - MARGIN)
+            if sent_s < EXACT_FROM * asked_s:
+                new = max(new, share * DEEPEST_CUT)
+            new = min(new, share * (SHALLOWEST_CUT if self._drained else UNMEASURED_CUT))
+        self._limit = min(1.0 / new, MAX_SLOWDOWN) if new > 0 else MAX_SLOWDOWN
+        quiet_s = min(max(QUIET_FACTOR * lasted_s, SHORTEST_QUIET_S), LONGEST_QUIET_S)
+        self._quiet_until = self.held_until + (quiet_s if self._drained else SHORTEST_QUIET_S)
+        self._rest_s, self._drained = rest_s, True
+
+    def _begin(self, now: float) -> None:
+        """Measure from here, where the provider has next to nothing left."""
+        self._measured_from, self._refilled_s = now, 0.0
+        self._served, self._step, self._last_step = 0, FIRST_STEP, self.held_until
+
+    def close(self, now: float, closed_s: float, probe_s: float) -> None:
+        """Close it for `closed_s` seconds but for a probe after `probe_s`: not for its rate, which is left as it is."""
+        self._refill(now)
+        self.calm = False
+        self.closed_until = max(self.closed_until, now + closed_s)
+        self.held_until = max(self.held_until, now + probe_s)
 
     def on_overloaded(self, now: float) -> bool:
         """A 529. Returns whether it counted: at most one in five seconds does."""
@@ -131,21 +213,11 @@ class Throttle:
         self.calm = False
         if now - self._last_overload < OVERLOADED_EVERY_S:
             return False
-        self._last_overload = now
-        self._fail(OVERLOADED_FACTOR, max(now, self.held_until))
-        return True
-
-    def _fail(self, factor: float, recover_from: float) -> None:
-        if self._episode <= 1:  # a second refusal before any success says nothing about the rate: keep the first place
-            same = self._failed_at / SAME_PLACE <= self._slowdown <= self._failed_at * SAME_PLACE
-            self._probe_every_s = min(self._probe_every_s * 2, LONGEST_PROBE_S) if same else PROBE_EVERY_S
-            self._failed_at = self._slowdown
-            self._return_to = max(self._failed_at * NEAR_FAILURE, self._held_at)
-            self._held_at = 1.0
-        self._slowdown = min(self._slowdown * factor, MAX_SLOWDOWN)
-        self._step = FIRST_STEP
-        self._last_step = recover_from
+        self._refill(now)
+        self._last_overload = self._overload_at = now
+        self._overload = min(self._overload * OVERLOADED_FACTOR, MAX_SLOWDOWN)
         self.epoch += 1
+        return True
 
     def on_success(self, now: float, epoch: int | None = None) -> bool:
         """A call of `epoch` (None: of now) was served. Returns whether the slowdown or a closing changed."""
@@ -155,32 +227,32 @@ class Throttle:
         opened = now < self.closed_until
         self.closed_until = -inf
         if opened:
+            self._refill(now)
             self.held_until = min(self.held_until, now)
-        changed = self._recover(now) or opened
-        self.calm = self._slowdown == 1.0
-        return changed
+        self._refill(now)
+        before = self._limit, self._overload
+        self._calm_down(now)
+        self._climb(now)
+        self.calm = self._limit == self._overload == 1.0
+        return opened or before != (self._limit, self._overload)
 
-    def _recover(self, now: float) -> bool:
-        elapsed = now - self._last_step
-        if elapsed <= 0 or self._slowdown == 1.0:
-            return False
-        if self._slowdown > self._return_to:
-            decay = (1.0 - DECAY_PER_S) ** min(elapsed, LONGEST_DECAY_S)
-            self._slowdown = max(self._slowdown * decay, self._return_to)
-        elif elapsed >= self._probe_every_s:
-            self._held_at = self._slowdown
-            self._slowdown = max(self._slowdown * (1.0 - self._step), 1.0)
-            self._step = min(self._step * 2, LARGEST_STEP)
-            if self._slowdown * SAME_PLACE < self._failed_at:
-                self._probe_every_s = PROBE_EVERY_S
-            if self._slowdown == 1.0:
-                self._held_at = 1.0
-        else:
-            return False
-        self._last_step = now
-        return True
+    def _calm_down(self, now: float) -> None:
+        if self._overload > 1.0 and now > self._overload_at:
+            self._overload = max(self._overload * (1.0 - OVERLOAD_DECAY_PER_S) ** (now - self._overload_at), 1.0)
+            self._overload_at = now
+
+    def _climb(self, now: float) -> None:
+        self._served += 1
+        if self._limit == 1.0 or now < self._last_step + STEP_EVERY_S:
+            return
+        if now < self._quiet_until and self._served < CALLS_A_PROBE:
+            return
+        self._limit = max(self._limit / (1.0 + self._step), 1.0)
+        self._step = min(self._step * 2, LARGEST_STEP)
+        self._quiet_until, self._last_step = now, now
 
     def on_passed(self, now: float) -> None:
         """The first call after a hold has gone. While the pool is closed it is the probe: the next is 60 s away."""
         if now < self.closed_until:
+            self._refill(now)
             self.held_until = min(now + LONGEST_HOLD_S, self.closed_until)

@@ -119,6 +119,9 @@ class AbstractLLMClient(ABC):
     dialect: ClassVar[Dialect | None] = None
     #: Whose signatures its answers carry, where they carry any. Providers that take each other's share a name.
     signs_as: ClassVar[str | None] = None
+    #: Whether its transport tells when the first byte leaves (see `first_byte`). Otherwise a call counts as sent when
+    #: `send` or `open` is called.
+    tells_first_byte: ClassVar[bool] = False
     #: How many re-runs a job gets by default after a transient failure.
     upstream_retries: ClassVar[int] = 3
 

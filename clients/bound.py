@@ -88,12 +88,11 @@ class BoundLLMClient:
         client = self._client
         watch = Watch(client.environment.clock, total_s=client.timeout_s)
         try:
-            attempt.sent()
-            with watch:
+            with watch, attempt.leaving(tells=client.tells_first_byte):
                 reply = await client.send(call.body)
             return client.read(reply)
         except Exception as error:
-            failure = client.failure(error)
+            failure = attempt.placed(client.failure(error))
         except BaseException:
             attempt.abandon()
             raise

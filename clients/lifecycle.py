@@ -23,7 +23,8 @@ A cost is None wherever the entry has no price.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -38,6 +39,7 @@ from interlock.catalog.words import Kind
 from interlock.errors import QuotaExhaustedError, UpstreamError
 
 from .environment import ClientEnvironment
+from .first_byte import telling
 from .outcomes import CANCELLED, OK, outcome_of
 from .record import CallRecord, CallSeat
 
@@ -117,10 +119,29 @@ class CallAttempt:
         return self._sent_at_s is not None
 
     def sent(self) -> None:
-        """Call right before the request goes to the wire."""
-        if self._sent_at_s is None:
+        """Call right before the request goes to the wire. A later call changes nothing."""
+        if self._sent_at_s is None and self._ending is None:
             self._permit.sent()
             self._started_at, self._sent_at_s = self._environment.wall(), self._environment.clock.now()
+
+    @contextmanager
+    def leaving(self, *, tells: bool) -> Iterator[None]:
+        """Around the sending. `tells`: the transport tells when the first byte leaves; until then nothing was sent.
+        Otherwise it counts as sent from here on. What has been answered was sent."""
+        if not tells:
+            self.sent()
+        with telling(self.sent):
+            yield
+        self.sent()
+
+    def placed(self, failure: Exception) -> Exception:
+        """The failure of the sending, told whether anything had left. An error status is an answer: it had."""
+        if isinstance(failure, UpstreamError):
+            if failure.status is not None and failure.sent:
+                self.sent()
+            elif not self.was_sent:
+                failure.sent = False
+        return failure
 
     def first_piece(self) -> None:
         """Call when the first part of a streamed answer is there."""

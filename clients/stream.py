@@ -152,7 +152,10 @@ class ResponseStream:
         except Exception as error:
             if self._ended:  # closed by someone else while this waited
                 return True
-            failure: Exception | None = None if self._draft.complete else self._client.failure(error)
+            failure: Exception | None = None
+            if not self._draft.complete:
+                assert self._attempt is not None
+                failure = self._attempt.placed(self._client.failure(error))
         except BaseException:
             self._abandon()
             await self._close_wire()
@@ -175,7 +178,8 @@ class ResponseStream:
         assert self._attempt is not None
         with self._watch as watch:
             if self._wire is None:
-                wire = self._wire = await client.open(self._call.body, watch.alive)
+                with self._attempt.leaving(tells=client.tells_first_byte):
+                    wire = self._wire = await client.open(self._call.body, watch.alive)
                 self._draft.request_id, self._draft.reported = wire.request_id, wire.reported
                 self._attempt.learn(request_id=wire.request_id, reported=wire.reported)
             try:
@@ -204,7 +208,6 @@ class ResponseStream:
             idle_s=float(environment.settings.idle_timeout_s),
             unattended=unattended,
         )
-        self._attempt.sent()
 
     def _take(self, pieces: Any) -> None:
         if pieces:

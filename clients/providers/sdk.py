@@ -32,6 +32,7 @@ from interlock.errors import (
 
 from ..abstract import AbstractLLMClient, Events, Reply, WireStream
 from ..failures import read_refusal, upstream_error
+from ..first_byte import on_request
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
 CONNECT_TIMEOUT_S = 15.0
@@ -58,6 +59,7 @@ class SdkChatClient(AbstractLLMClient):
     """A chat provider whose SDK is one of these. The SDK's client is made at the first call, and again when the key
     has been rotated; its connections are kept. `post` and `post_streamed` are those of the generated two."""
 
+    tells_first_byte: ClassVar[bool] = True
     path: ClassVar[str]
     request_id_header: ClassVar[str | None] = None
     default_base_url: ClassVar[str | None] = None
@@ -199,6 +201,7 @@ class SdkChatClient(AbstractLLMClient):
         connections = self.environment.settings.max_connections
         return httpx2.AsyncClient(
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+            event_hooks={"request": [on_request]},
             follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             verify=tls(),
         )

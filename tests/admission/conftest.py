@@ -27,7 +27,7 @@ class House:
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock()
-        self.admission = Admission(self.clock, jitter=lambda: 0.0)
+        self.admission = Admission(self.clock, jitter=lambda: 0.0, transit_s=0.0)
         self.granted: list[Reservation] = []
         self.refused: list[AdmissionError] = []
         self.answers: dict[str, Reservation | AdmissionError] = {}

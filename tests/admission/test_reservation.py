@@ -198,7 +198,7 @@ STEPS = ("permit", "sent", "completed", "rejected", "unknown", "unsent", "abando
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3)), max_size=25), st.integers(1, 3))
 def test_whatever_a_job_does_its_charges_settle_exactly_once(steps: list[tuple[str, int]], count: int) -> None:
     async def scenario() -> None:
-        admission = Admission(ManualClock(), jitter=lambda: 0.0)
+        admission = Admission(ManualClock(), jitter=lambda: 0.0, transit_s=0.0)
         pool = admission.pool("p", Limits(tpm=10_000, rpm=100))
         gate = admission.account(CountingGate("g", 1))
         call = CallCharge(key="k", pool=pool, accounting=Accounting(), input_tokens=100, output_tokens=100, count=count)

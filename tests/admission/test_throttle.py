@@ -34,6 +34,7 @@ def test_the_slowdown_grows_once_an_epoch() -> None:
         assert not throttle.on_rate_limited(0.1, 1.0, 0)
     assert throttle.slowdown(0.1) == once
     assert throttle.rate_limited == 31
+    throttle.on_success(5.0, throttle.epoch)
     assert throttle.on_rate_limited(5.0, 1.0, throttle.epoch)
     assert throttle.slowdown(5.0) > once
 
@@ -62,10 +63,10 @@ def test_without_a_hint_the_hold_doubles_within_an_episode_and_is_capped() -> No
 def test_a_hint_that_proves_too_short_is_lengthened_until_something_succeeds() -> None:
     throttle, now, holds = Throttle(), 0.0, []
     for _ in range(8):
-        throttle.on_rate_limited(now, 0.0, throttle.epoch)
-        holds.append(throttle.held_until - now)
+        throttle.on_rate_limited(now, 0.1, throttle.epoch)
+        holds.append(round(throttle.held_until - now, 9))
         now = throttle.held_until
-    assert holds == [0, 1, 2, 4, 8, 16, 30, 30]
+    assert holds == [0.1, 1, 2, 4, 8, 16, 30, 30]
     throttle.on_rate_limited(now, 45.0, throttle.epoch)
     assert throttle.held_until - now == 45.0, "never shorter than what the provider says"
     now = throttle.held_until
@@ -74,7 +75,7 @@ def test_a_hint_that_proves_too_short_is_lengthened_until_something_succeeds() -
     assert throttle.held_until - now == 3.0
 
 
-@pytest.mark.parametrize("hint", [float("nan"), -5.0])
+@pytest.mark.parametrize("hint", [float("nan"), -5.0, 0.0])
 def test_a_hint_that_is_no_time_is_none(hint: float) -> None:
     throttle = Throttle()
     throttle.on_rate_limited(0.0, hint, 0)
@@ -92,33 +93,78 @@ def test_a_529_slows_harder_holds_nobody_and_counts_once_in_five_seconds() -> No
     assert throttle.on_overloaded(5.0)
 
 
-def test_a_second_refusal_before_any_success_does_not_move_the_failing_place() -> None:
-    """It recovers to just above where it first failed, however often the restart was refused."""
+def refused(throttle: Throttle, now: float, *, kept_s: float | None = 0.0, asked_s: float = 0.1) -> float:
+    """A 429 that counts, without a hint; the slowdown after it."""
+    throttle.on_rate_limited(now, None, throttle.epoch, kept_s=kept_s, asked_s=asked_s)
+    return throttle.slowdown(now)
+
+
+def test_the_rate_after_a_refusal_is_what_was_served_since_the_last_one() -> None:
     throttle = Throttle()
-    throttle.on_rate_limited(0.0, 0.0, 0)
-    throttle.on_success(0.0, throttle.epoch)
-    failed = throttle.slowdown(0.0)
-    for _ in range(4):
-        throttle.on_rate_limited(0.0, 0.0, throttle.epoch)
-    assert throttle.slowdown(0.0) > 2 * failed
-    for now in range(1, 45):
-        throttle.on_success(float(now), throttle.epoch)
-    assert throttle.slowdown(45.0) < failed * 1.03
+    refused(throttle, 0.0)
+    throttle.on_success(1.0, throttle.epoch)
+    share = 1 / throttle.slowdown(1.0)
+    # 101 s later, the first of them a hold: what was refilled, less 40 s of it that were never sent.
+    served = ((100.0 * share) - 40.0) / 101.0
+    assert 1 / refused(throttle, 101.0, kept_s=40.0) == pytest.approx(served * 0.99)
 
 
-def test_probing_gets_rarer_while_it_fails_at_the_same_place() -> None:
+def test_a_hint_makes_the_measurement_more_exact() -> None:
+    """A call of 6 s was refused, and would fit in 10 s: after those the provider has served it, too."""
+    throttle = Throttle()
+    refused(throttle, 0.0)
+    throttle.on_success(1.0, throttle.epoch)
+    share = 1 / throttle.slowdown(1.0)
+    sent = 100.0 * share - 30.0 - 0.05  # 0.05: half of the first refused call may have been there at the start
+    throttle.on_rate_limited(101.0, 10.0, throttle.epoch, kept_s=30.0, asked_s=6.0)
+    assert 1 / throttle.slowdown(101.0) == pytest.approx((sent + 6.0) / 111.0 * 0.99, rel=0.01)
+
+
+def test_a_hint_that_contradicts_what_was_served_is_not_measured_with() -> None:
+    throttle = Throttle()
+    refused(throttle, 0.0)
+    throttle.on_success(1.0, throttle.epoch)
+    share = 1 / throttle.slowdown(1.0)
+    throttle.on_rate_limited(11.0, 60.0, throttle.epoch, kept_s=0.0, asked_s=0.1)
+    assert 1 / throttle.slowdown(11.0) == pytest.approx(10.0 * share / 11.0 * 0.99, rel=0.02)
+
+
+def test_a_rough_measurement_cuts_no_deeper_than_to_two_fifths_and_every_one_cuts_a_little() -> None:
+    for kept_s, part in ((1e9, 0.4), (-1e9, 0.97)):
+        throttle = Throttle()
+        refused(throttle, 0.0)
+        throttle.on_success(1.0, throttle.epoch)
+        share = 1 / throttle.slowdown(1.0)
+        assert 1 / refused(throttle, 3.0, kept_s=kept_s) == pytest.approx(share * part)
+
+
+def test_a_second_refusal_before_any_success_says_nothing_about_the_rate() -> None:
+    throttle = Throttle()
+    once = refused(throttle, 0.0)
+    for now in range(1, 5):
+        assert refused(throttle, float(now)) == once
+
+
+def test_a_probe_is_paid_for_with_served_calls_or_with_time() -> None:
     """The provider serves exactly a half, and refuses within a second whatever is faster."""
-    throttle, failures = Throttle(), []
-    for now in range(1_200):
-        if throttle.slowdown(now) < 2.0:
-            throttle.on_rate_limited(float(now), 0.0, throttle.epoch)
-            failures.append(now)
-        else:
-            throttle.on_success(float(now), throttle.epoch)
-    gaps = [after - before for before, after in pairwise(failures)]
-    assert max(gaps[:4]) < 10
-    assert min(gaps[-6:]) >= 40
-    assert throttle.slowdown(1_200.0) < 2.0 * 1.4
+
+    def gaps_with(calls_per_s: int) -> list[float]:
+        throttle, failures, refilled, last = Throttle(), [], 0.0, 0.0
+        for now in range(1, 4_000):
+            refilled += 0.0 if now < throttle.held_until else 1 / throttle.slowdown(now)
+            if 1 / throttle.slowdown(now) > 0.51:
+                throttle.on_rate_limited(float(now), 1.0, throttle.epoch, kept_s=refilled - (now - last) / 2)
+                failures.append(now)
+                refilled, last = 0.0, float(now)
+            else:
+                for _ in range(calls_per_s):
+                    throttle.on_success(float(now), throttle.epoch)
+        assert 1 / throttle.slowdown(4_000.0) > 0.45
+        return [after - before for before, after in pairwise(failures)]
+
+    busy, quiet = gaps_with(10), gaps_with(1)
+    assert 25 <= min(busy[3:]) <= max(busy[3:]) <= 45, "250 calls, and a climb"
+    assert 250 <= min(quiet[5:]) <= max(quiet[5:]) <= 280
 
 
 def test_recovery_needs_a_success_of_a_call_sent_since() -> None:
@@ -131,22 +177,38 @@ def test_recovery_needs_a_success_of_a_call_sent_since() -> None:
     assert throttle.slowdown(1000.0) < slow
 
 
-def test_it_decays_to_just_above_the_failing_place_and_then_probes_in_doubling_steps() -> None:
+def test_it_climbs_in_doubling_steps_to_the_published_rate() -> None:
     throttle, now = Throttle(), 0.0
     for _ in range(6):
-        throttle.on_rate_limited(now, 0.0, throttle.epoch)
+        refused(throttle, now, kept_s=None)
         throttle.on_success(now, throttle.epoch)
-    failed = throttle.slowdown(now)
-    throttle.on_rate_limited(now, 0.0, throttle.epoch)
     seen = [throttle.slowdown(now)]
-    while len(seen) < 8:
+    while seen[-1] > 1.0:
         now += 1.0
-        if throttle.on_success(now, throttle.epoch):
+        throttle.on_success(now, throttle.epoch)
+        if throttle.slowdown(now) != seen[-1]:
             seen.append(throttle.slowdown(now))
-    assert seen == sorted(seen, reverse=True)
-    near = next(i for i, s in enumerate(seen) if s == pytest.approx(failed * 1.03))
-    steps = [1 - after / before for before, after in zip(seen[near:], seen[near + 1 :], strict=False)]
-    assert steps[:3] == pytest.approx([0.02, 0.04, 0.08][: len(steps)])
+    assert seen[0] > 3.3
+    assert now <= 40.0
+    steps = [before / after - 1 for before, after in pairwise(seen)]
+    assert steps[:5] == pytest.approx([0.04, 0.08, 0.16, 0.32, 0.64])
+    assert throttle.calm
+
+
+def test_a_trickle_of_529s_costs_little_and_nothing_else_costs_nearly_everything() -> None:
+    trickle, flood = Throttle(), Throttle()
+    slow = []
+    for second in range(120):
+        for _ in range(10):
+            trickle.on_success(float(second), trickle.epoch)
+        trickle.on_overloaded(float(second))
+        flood.on_overloaded(float(second))
+        slow.append(trickle.slowdown(second))
+    assert sum(slow) / len(slow) < 1.7
+    assert flood.slowdown(120.0) == 10.0
+    for second in range(121, 160):
+        flood.on_success(float(second), flood.epoch)
+    assert flood.slowdown(160.0) == 1.0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["429", "529", "ok"]), st.floats(0, 400), st.floats(0, 200)), max_size=60))
