@@ -72,7 +72,10 @@ class LoopClock:
     """The time of a loop, as admission reads it: a `Clock`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.now, self.call_at = loop.time, loop.call_at
+        self.now, self._loop = loop.time, loop
+
+    def call_at(self, when_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_at(when_s, callback)
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
