@@ -76,7 +76,9 @@ def fluid_finishes(
     for (from_s, rate), (to_s, _) in pairwise(steps):
         while number < len(arrivals) and arrivals[number].at_s < to_s:
             job = arrivals[number]
-            state.pour(rate, max(job.at_s, from_s), finishes)
+            at_s = max(job.at_s, from_s)
+            if at_s > state.now:  # those of one instant share what is in the bucket
+                state.pour(rate, at_s, finishes)
             state.idle()
             end = max(state.virtual, state.ends.get(job.workflow, 0.0)) + job.amount
             state.ends[job.workflow] = end
