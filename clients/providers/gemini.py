@@ -176,7 +176,7 @@ class GeminiClient(SdkChatClient):
             raise ValueError("the answer has no finish reason")
 
     def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]:
-        outer = event[0] if isinstance(event, list) and event else event
+        outer: Any = event[0] if isinstance(event, list) and event else event
         if outer.get("error"):
             raise self._said_no(None, outer, None)
         return read_chunk(outer, draft, self._slipped)

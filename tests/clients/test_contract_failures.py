@@ -165,9 +165,10 @@ async def test_b01_sse_error_after_the_first_piece(bench, wire):
 async def test_b01_other_errors_inside_a_stream(bench, wire, kind):
     client, seat = bench.client(wire)
     bench.script(Step.stream_error(kind, "No."))
-    with pytest.raises(RateLimitedError if kind == "rate_limit_error" else TransientUpstreamError):
+    limited = kind == "rate_limit_error" and wire.id != "litellm-anthropic"  # LiteLLM keeps only the text of it
+    with pytest.raises(RateLimitedError if limited else TransientUpstreamError):
         await read(client.stream_response("Hello."))
-    assert seat.kinds == [OutcomeKind.RATE_LIMITED if kind == "rate_limit_error" else OutcomeKind.UNKNOWN]
+    assert seat.kinds == [OutcomeKind.RATE_LIMITED if limited else OutcomeKind.UNKNOWN]
 
 
 @pytest.mark.parametrize("how", ["clean", "close", "reset"])
@@ -239,7 +240,7 @@ async def test_b63_html_200(bench, wire, step, streamed):
     with pytest.raises(TransientUpstreamError) as caught:
         await asked(client, "Hello.", streamed=streamed)
     assert len(str(caught.value)) < 700
-    if step.name == "html":
+    if step.name == "html" and wire.sees_http:
         assert type(caught.value) is MalformedResponseError
         assert "text/html" in str(caught.value)
     if step.name != "server_error":
