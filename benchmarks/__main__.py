@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "clients": (),
     "runtime": (),
     "demo": (),
+    "plan": (),
 }
 
 

@@ -48,9 +48,10 @@ class Limit:
 
     @property
     def words(self) -> str:
-        """`output_tpm of pool simulated-small`."""
+        """`output_tpm of pool anthropic-sonnet`; `rpm of claude-haiku` where the model has a pool of its own."""
         if self.pool is not None:
-            return f"{self.field} of pool {self.pool}"
+            own = self.pool.removeprefix("model:")
+            return f"{self.field} of {own}" if own != self.pool else f"{self.field} of pool {self.pool}"
         return "lines under way" if self.field == LINES else self.account
 
 

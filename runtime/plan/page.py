@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from interlock.errors import ConfigurationError
 
 from .forecast import Forecast
 from .picture import GREEN, GREY, INK, RED
-from .report import answer, duration, money, problems, scope
+from .report import LIMITS, MODELS, answer, limit_rows, model_rows, problems, scope
 from .series import scale, series, subtitle, times
 
 PAGE = """<!DOCTYPE html>
@@ -44,6 +44,10 @@ th:first-child, td:first-child {{ text-align: left; }}
 """
 
 
+#: What may be done with the picture: look closer, move, go back, keep it as an image. Nothing is sent anywhere.
+CONFIG = {"displaylogo": False, "modeBarButtons": [["zoom2d", "pan2d", "resetScale2d", "toImage"]]}
+
+
 def write_page(forecast: Forecast, file: Path) -> None:
     """Write it. Raises ConfigurationError where plotly is not installed or the file cannot be written."""
     try:
@@ -56,9 +60,9 @@ def write_page(forecast: Forecast, file: Path) -> None:
         library=get_plotlyjs(),
         answer=html.escape(answer(forecast)),
         problems="".join(f'<p class="problem">{html.escape(each)}</p>' for each in problems(forecast)),
-        figure=_figure(forecast).to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False}),
-        limits=_limits(forecast),
-        models=_models(forecast),
+        figure=_figure(forecast).to_html(full_html=False, include_plotlyjs=False, config=CONFIG),
+        limits=_table(LIMITS, limit_rows(forecast)),
+        models=_table(MODELS, model_rows(forecast)),
         scope=html.escape(f"{scope(forecast)} {subtitle(forecast)} is drawn."),
         notes="".join(f"<li>{html.escape(note)}</li>" for note in forecast.notes),
     )
@@ -86,6 +90,7 @@ def _figure(forecast: Forecast) -> Any:
                 mode="lines",
                 line={"color": colour, "width": 1.5},
                 fill="tozeroy",
+                fillcolor=_light(colour),
                 name=each.unit,
                 hovertemplate=f"%{{y:,.0f}} {each.unit}<extra></extra>",
                 showlegend=False,
@@ -120,32 +125,12 @@ def _figure(forecast: Forecast) -> Any:
     return figure
 
 
-def _limits(forecast: Forecast) -> str:
-    rows = [
-        (
-            each.limit.words,
-            f"{each.limit.stated:,.10g}",
-            f"{each.short:.0%}",
-            duration(each.saved_s) if each.saved_s and each.saved_s > 0.05 else "nothing",
-        )
-        for each in forecast.limits
-    ]
-    return _table(("limit", "is", "short of it", "twice as much saves"), rows)
+def _light(colour: str) -> str:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, 0.15)"
 
 
-def _models(forecast: Forecast) -> str:
-    rows = [
-        (
-            each.model,
-            *(f"{number:,.0f}" for number in (each.calls, each.input_tokens, each.output_tokens)),
-            "not known" if each.cost is None or each.currency is None else money(each.cost, each.currency),
-        )
-        for each in forecast.models
-    ]
-    return _table(("model", "calls", "input tokens", "output tokens", "cost"), rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{names}</tr>{body}</table>"

@@ -89,8 +89,15 @@ def rehearse(
 ) -> Rehearsed:
     """Run the pipeline for each set of arguments. Raises RehearsalError where it cannot go on, and what is wrong with
     the set-up as `interlock run` would."""
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(0.0)) as runner, nothing_leaves():
-        return runner.run(_rehearse(pipeline, arguments, settings, catalog, sizes, seed, run_steps, progress))
+    work = _rehearse(pipeline, arguments, settings, catalog, sizes, seed, run_steps, progress)
+    try:
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(0.0)) as runner, nothing_leaves():
+            return runner.run(work)
+    except NothingWillHappen:
+        raise RehearsalError(
+            f"{pipeline.name} waits for something that will not come while it is planned: nothing outside of its jobs "
+            "is there then"
+        ) from None
 
 
 async def _rehearse(
@@ -111,8 +118,6 @@ async def _rehearse(
         try:
             lines.append(await dispatcher.line(pipeline(**keywords)))
         except OF_THE_SETUP:
-            raise
-        except NothingWillHappen:
             raise
         except Exception as error:
             first = first or error

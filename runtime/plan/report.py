@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +141,8 @@ def render(forecast: Forecast, extra: tuple[str, ...] = ()) -> RenderableType:
     parts: list[RenderableType] = [Text(answer(forecast), style="bold")]
     parts += [Text(f"{sentence[:1].upper()}{sentence[1:]}.", style="yellow") for sentence in extra]
     parts += [Text(sentence, style="red") for sentence in problems(forecast)]
-    parts += [Text(), limits_table(forecast), Text(), models_table(forecast), Text(), Text(scope(forecast))]
+    parts += [Text(), _table("Limits", LIMITS, limit_rows(forecast))]
+    parts += [Text(), _table("Models", MODELS, model_rows(forecast)), Text(), Text(scope(forecast))]
     parts += [Text(f"- {note}", style="dim") for note in forecast.notes]
     return Group(*parts)
 
@@ -167,31 +168,35 @@ def scope(forecast: Forecast) -> str:
     return f"{what}{read}; {forecast.runs} simulated runs{cut}. Ranges are what 8 runs of 10 are within."
 
 
-def limits_table(forecast: Forecast) -> Table:
-    table = Table(title="Limits", title_justify="left", title_style="bold")
-    table.add_column("limit")
-    table.add_column("is", justify="right")
-    table.add_column("short of it", justify="right")
-    table.add_column("twice as much saves", justify="right")
+LIMITS = ("limit", "is", "short of it", "twice as much saves")
+MODELS = ("model", "calls", "input tokens", "output tokens", "cost")
+
+
+def limit_rows(forecast: Forecast) -> Iterator[tuple[str, ...]]:
+    """One for each limit, under `LIMITS`."""
     for each in forecast.limits:
-        lines = each.limit.field == LINES
-        table.add_row(
+        short = f"{each.short:.0%}" if each.short >= LITTLE or not each.short else "< 1%"
+        yield (
             each.limit.words,
             f"{each.limit.stated:,.10g}",
-            "-" if lines else f"{each.short:.0%}" if each.short >= LITTLE or not each.short else "< 1%",
+            "-" if each.limit.field == LINES else short,
             duration(each.saved_s or 0.0) if _saves(forecast, each) else "nothing",
         )
-    return table
 
 
-def models_table(forecast: Forecast) -> Table:
-    table = Table(title="Models", title_justify="left", title_style="bold")
-    table.add_column("model")
-    for name in ("calls", "input tokens", "output tokens", "cost"):
-        table.add_column(name, justify="right")
+def model_rows(forecast: Forecast) -> Iterator[tuple[str, ...]]:
+    """One for each model, under `MODELS`."""
     for each in forecast.models:
         cost = "not known" if each.cost is None or each.currency is None else money(each.cost, each.currency)
-        table.add_row(each.model, *(f"{n:,.0f}" for n in (each.calls, each.input_tokens, each.output_tokens)), cost)
+        yield (each.model, *(f"{n:,.0f}" for n in (each.calls, each.input_tokens, each.output_tokens)), cost)
+
+
+def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for place, name in enumerate(names):
+        table.add_column(name, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

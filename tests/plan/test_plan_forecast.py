@@ -30,7 +30,7 @@ def test_twice_a_limit_saves_what_arithmetic_says(make_catalog: MakeCatalog) -> 
     assert found.binding.short == pytest.approx(140 / 142, abs=0.02)
     assert limit(found, "model:small:requests").saved_s is None
     assert limit(found, "concurrency").saved_s == pytest.approx(0, abs=0.5)
-    assert "held by tpm of pool model:small for 99% of the time: twice as much saves 1 min 40 s" in answer(found)
+    assert "held by tpm of small for 99% of the time: twice as much saves 1 min 40 s" in answer(found)
 
 
 def test_lines_under_way_can_be_what_holds_it(make_catalog: MakeCatalog) -> None:

@@ -1,0 +1,47 @@
+"""The promise: a forecast of the demo is within a tenth of what then happens on the simulated provider."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from interlock.runtime.demo.figures import DemoReport
+from interlock.runtime.demo.foretold import forecast_of_the_demo
+from interlock.runtime.demo.main import DemoOptions, run_demo
+from interlock.runtime.demo.provider import LIMITS
+from interlock.runtime.store.reads import calls_in
+
+#: Limits that bind a short run as the demo's bind a long one.
+SHORT = replace(LIMITS, burst_s=2)
+FEW, ENTRIES = 20, 100
+#: A run on a machine that was busy with something else says nothing: it is made once more.
+ATTEMPTS = 3
+
+
+async def demo(entries: int, folder: Path) -> DemoReport:
+    options = DemoOptions(entries=entries, limits=SHORT, baseline=False, keep=folder)
+    return await run_demo(options, Console(file=io.StringIO()))
+
+
+async def test_a_forecast_is_within_a_tenth_of_the_run(tmp_path: Path) -> None:
+    await demo(FEW, tmp_path / "few")
+    recorded = await asyncio.to_thread(calls_in, f"sqlite:///{tmp_path / 'few' / 'interlock.db'}", limit=1_000)
+    # A loop of its own: a plan is made where no other loop runs.
+    found = await asyncio.to_thread(forecast_of_the_demo, ENTRIES, recorded, limits=SHORT, runs=8)
+    assert found.binding is not None
+    assert found.binding.limit.field == "input_tpm"
+
+    seen: list[tuple[float, float]] = []
+    for attempt in range(ATTEMPTS):
+        report = await demo(ENTRIES, tmp_path / f"run-{attempt}")
+        assert report.interlock.failed == report.interlock.rate_limited == 0
+        seen.append((report.interlock.wall_s, float(report.cost)))
+        assert found.cost["USD"].p50 == pytest.approx(seen[-1][1], rel=0.1)
+        if found.finish_s.p50 == pytest.approx(seen[-1][0], rel=0.1):
+            return
+    raise AssertionError(f"forecast {found.finish_s}, runs took {seen}")
