@@ -6,6 +6,8 @@
     throttle.py     what refusals teach (pure)
     charges.py      what a call is charged and settles to (pure)
     expected.py     what a call is expected to put out (pure)
+    growing.py      answers under way that are metered while they grow
+    memory.py       what a pool must not forget when its process ends (pure)
     line.py         the one line: order, claims, backfilling, fair share (pure)
     queues.py       what the line keeps: waiters, flows, groups
     demand.py       what is asked, and the frozen values that are told
@@ -33,6 +35,7 @@ from .controller import Admission
 from .demand import AccountStatistics, AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
 from .limiter import Rate, TokenBucketRateLimiter, rates_of
 from .line import Line
+from .memory import PoolMemory
 from .outcome import CallOutcome, Dimension, OutcomeKind, ReportedLimit
 from .permit import CallPermit
 from .pool import Pool
@@ -68,6 +71,7 @@ __all__ = [
     "OutcomeKind",
     "Permit",
     "Pool",
+    "PoolMemory",
     "Rate",
     "ReportedLimit",
     "Reservation",

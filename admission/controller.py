@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -17,7 +17,7 @@ from math import inf
 from interlock.catalog.entry import Limits
 from interlock.errors import AdmissionError
 
-from .accounts import Account, CustomGate, Gate, HeldAccount
+from .accounts import Account, CustomGate, Gate, HeldAccount, Level
 from .charges import NOTHING, Charge
 from .clock import Clock, Timer
 from .delivery import Delivery
@@ -25,6 +25,7 @@ from .demand import AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
 from .growing import Growing
 from .limiter import TokenBucketRateLimiter
 from .line import Line
+from .memory import PoolMemory, remember
 from .outcome import CallOutcome, OutcomeKind
 from .pool import Pool
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
@@ -112,20 +113,25 @@ class Admission:
             gate.capacity = gate.inner.capacity
         self._tell(self._line.recheck((gate,), now), now)
 
-    def deficits(self) -> dict[str, float]:
-        """What each level lacks of its capacity, by account name; full ones are left out. To be kept over a restart."""
+    def remember(self) -> dict[str, PoolMemory]:
+        """What each pool must not forget when this process ends, by its name; fresh ones are left out."""
         now = self.clock.now()
-        levels = [level for pool in self._registry.pools.values() for level in pool.limiter.levels.values()]
-        lacks = {level.name: level.capacity - level.level(now) for level in levels}
-        return {name: lack for name, lack in lacks.items() if lack > 0}
+        memories = {name: remember(pool, now) for name, pool in self._registry.pools.items()}
+        return {name: memory for name, memory in memories.items() if not memory.empty}
 
-    def restore(self, deficits: Mapping[str, float], elapsed_s: float) -> None:
-        """Take over the `deficits` of an earlier process, read `elapsed_s` seconds ago (a negative elapse counts 0).
+    def levels(self) -> Iterator[Level]:
+        """The metered accounts of every pool."""
+        for pool in self._registry.pools.values():
+            yield from pool.limiter.accounts
 
-        Levels are only lowered, now or when their pool is made: a restarted program does not burst twice.
+    def recall(self, memories: Mapping[str, PoolMemory], elapsed_s: float, *, crashed: bool = False) -> None:
+        """Take over what an earlier process remembered `elapsed_s` seconds ago (a negative elapse counts 0).
+
+        Levels are only lowered, now or when their pool is made: a restarted program does not burst twice. `crashed`: it
+        could not say its last word, so what it may have taken since is taken off.
         """
         now = self.clock.now()
-        self._registry.restore(deficits, now - max(elapsed_s, 0.0), now)
+        self._registry.recall(memories, now - max(elapsed_s, 0.0), now, crashed)
 
     # Asking.
 

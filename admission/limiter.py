@@ -245,6 +245,13 @@ class TokenBucketRateLimiter:
             level.owed = probe_s < closed_s
         return True
 
+    def recalled(self, now: float) -> None:
+        """The throttle has been told what an earlier process had learnt: hold and slow down as it did."""
+        self._follow(now)
+        for level in self.accounts:
+            level.hold(now, self.throttle.held_until, drain=False)
+            level.owed = self.throttle.closed(now) and level.name.rpartition(":")[2] not in PER_DAY
+
     def closing(self, now: float) -> str:
         """In words, until when nothing passes but a probe."""
         ends = [level.resets_at for level in self.levels.values() if isinstance(level, WindowLevel)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from math import inf
 
 from interlock.catalog.entry import Limits
 
@@ -12,6 +11,7 @@ from .accounts import Account, CustomGate, Gate, HeldAccount, OpenLevel
 from .charges import Charge
 from .demand import Demand
 from .line import Line
+from .memory import PoolMemory, recall
 from .pool import Pool
 from .queues import Group
 
@@ -49,7 +49,7 @@ class Shape:
 class Registry:
     """Pools and held accounts, each name once, and the shapes of demands seen so far."""
 
-    __slots__ = ("_custom", "_deficits", "_line", "_nothing", "_shapes", "_wall", "gates", "pools")
+    __slots__ = ("_custom", "_line", "_memories", "_nothing", "_shapes", "_wall", "gates", "pools")
 
     def __init__(self, line: Line, wall: Callable[[], datetime] | None = None) -> None:
         self._line, self._wall = line, wall
@@ -57,9 +57,8 @@ class Registry:
         self.gates: dict[str, Gate] = {}
         self._custom: dict[int, CustomGate] = {}
         self._shapes: dict[object, Shape] = {}
-        self._deficits: dict[
-            str, tuple[float, float]
-        ] = {}  # of levels not made yet: (deficit, the instant it was read)
+        #: Of pools not made yet: what is remembered of them, the instant it was read, whether its process crashed.
+        self._memories: dict[str, list[tuple[PoolMemory, float, bool]]] = {}
         #: What a demand that names nothing draws on.
         self._nothing = OpenLevel("(nothing)")
 
@@ -73,22 +72,20 @@ class Registry:
         if pool.limits == limits:
             return pool, False
         pool.update(limits, now)
-        self._carry_over(pool, now)
         self._shapes.clear()
         return pool, True
 
-    def restore(self, deficits: Mapping[str, float], read_at: float, now: float) -> None:
-        """Levels of an earlier process, as what they lacked at `read_at`: of pools that are there or come later."""
-        self._deficits.update({name: (deficit, read_at) for name, deficit in deficits.items()})
-        for pool in self.pools.values():
-            self._carry_over(pool, now)
+    def recall(self, memories: Mapping[str, PoolMemory], read_at: float, now: float, crashed: bool) -> None:
+        """What an earlier process remembered at `read_at`, of pools that are there or come later."""
+        for name, memory in memories.items():
+            self._memories.setdefault(name, []).append((memory, read_at, crashed))
+            pool = self.pools.get(name)
+            if pool is not None:
+                self._carry_over(pool, now)
 
     def _carry_over(self, pool: Pool, now: float) -> None:
-        for level in pool.limiter.levels.values():
-            deficit, read_at = self._deficits.pop(level.name, (0.0, now))
-            lacks = deficit - max(now - read_at, 0.0) * level.rate
-            if 0 < lacks < inf:
-                level.set_level(now, min(level.level(now), level.capacity - lacks))
+        for memory, read_at, crashed in self._memories.pop(pool.name, ()):
+            recall(pool, memory, now - read_at, now, crashed=crashed)
 
     def gate(self, account: Gate | HeldAccount) -> Gate:
         """The held account as the line knows it. ValueError if another one has its name."""

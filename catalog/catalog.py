@@ -22,11 +22,13 @@ from .words import Grade, Kind, Status
 
 log = logging.getLogger("interlock.catalog")
 
+Stamp = tuple[int, int, int]
+
 
 class Catalog:
     """A loaded catalog. Immutable; `reloaded()` gives the next one when the file has changed."""
 
-    def __init__(self, loaded: Loaded, *, path: Path | None = None, stamp: tuple[int, int] | None = None) -> None:
+    def __init__(self, loaded: Loaded, *, path: Path | None = None, stamp: Stamp | None = None) -> None:
         self._loaded = loaded
         self._path = path
         self._stamp = stamp
@@ -171,6 +173,20 @@ class Catalog:
             return self
         return fresh
 
+    @property
+    def path(self) -> Path | None:
+        """The file it was loaded from, if it was."""
+        return self._path
+
+    @property
+    def loaded_stamp(self) -> Stamp | None:
+        """How that file looked then: when it was written, its size, which file it is."""
+        return self._stamp
+
+    def stamp(self) -> Stamp | None:
+        """How it looks now; None where it is not there."""
+        return None if self._path is None else _stamp(self._path)
+
     def _priced(self, entry: ModelEntry) -> ModelEntry:
         row = self._prices.of(entry) if entry.prices is None else None
         return entry if row is None else entry.model_copy(update={"prices": row.prices})
@@ -200,12 +216,12 @@ def _is_text(source: str) -> bool:
     return source.lstrip().startswith("{") or (": " in source and not os.path.exists(source))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> Stamp | None:
     try:
         status = path.stat()
     except (OSError, ValueError):
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _some(names: list[str]) -> str:

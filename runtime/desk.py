@@ -22,25 +22,23 @@ from interlock.clients.environment import ClientEnvironment
 from interlock.clients.registry import provider_class
 from interlock.credentials.stores import variable
 from interlock.errors import (
-    CatalogError,
     ConfigurationError,
     ContextWindowExceededError,
     CredentialError,
     ModelResolutionError,
 )
 
+from .edited import LOOK_EVERY_S, EditedCatalog
 from .routing import NOBODY, Caller, Routing
 
 if TYPE_CHECKING:
-    from interlock.admission import Admission, Clock, Pool
+    from interlock.admission import Admission, Clock, Pool, Timer
     from interlock.catalog import ModelEntry
     from interlock.clients.record import CallRecord
     from interlock.credentials import Chain
 
 log = logging.getLogger("interlock.runtime")
 
-#: Seconds between two looks at the catalog's file.
-RELOAD_EVERY_S = 2.0
 #: Seconds for which an answer to "can this be called" is believed.
 BELIEVED_S = 30.0
 
@@ -91,29 +89,42 @@ class ModelDesk:
         self._clients: dict[str, tuple[ModelEntry, Any]] = {}
         self._retired: list[Any] = []
         self._guard: Any = None
-        self._look_again_s, self._complaint = surroundings.clock.now() + RELOAD_EVERY_S, ""
+        self._edited = EditedCatalog(catalog)
+        self._look_again_s = surroundings.clock.now() + LOOK_EVERY_S
+        self._timer: Timer | None = None
+        self._pools: set[str] = set()  # those in use
+        self._private: set[str] = set()  # of these, those whose provider ends with this process
         self.routing = Routing(surroundings.clock)
 
     # Choosing.
+
+    def watch(self, busy: Callable[[], bool]) -> None:
+        """Look at the catalog's file from time to time while there are jobs, so that an edit reaches those that only
+        wait. Nothing runs while there are none: the next one that is bound looks by itself."""
+        if self._timer is None and self._edited.watched:
+            clock = self._surroundings.clock
+            self._timer = clock.call_at(max(self._look_again_s, clock.now()), lambda: self._look(busy))
+
+    def _look(self, busy: Callable[[], bool]) -> None:
+        self._timer = None
+        self._refresh()
+        if busy():
+            self.watch(busy)
 
     def _refresh(self) -> None:
         """Take over an edited catalog file: levels carry over, running calls keep their entry. A file that is now wrong
         changes nothing and is said once."""
         now = self._surroundings.clock.now()
-        if now < self._look_again_s:
+        if now < self._look_again_s or not self._edited.watched:
             return
-        self._look_again_s = now + RELOAD_EVERY_S
-        try:
-            fresh = self.catalog.reloaded()
-        except CatalogError as error:
-            if str(error) != self._complaint:
-                self._complaint = str(error)
-                log.warning("the catalog was edited and cannot be read, so the one before stays in force: %s", error)
-            return
-        self._complaint = ""
-        if fresh is not self.catalog:
-            log.info("the catalog was edited: version %s takes the place of %s", fresh.version, self.catalog.version)
+        fresh, again_s = self._edited.look()
+        self._look_again_s = now + again_s
+        if fresh is not None:
             self.catalog, self._believed = fresh, {}
+            for entry in fresh.entries.values():
+                name, limits = fresh.limits_of(entry)
+                if name in self._pools:
+                    self._admission.pool(name, limits)
 
     def bind(
         self,
@@ -223,7 +234,18 @@ class ModelDesk:
     # Handing out.
 
     def pool(self, entry: ModelEntry) -> Pool:
-        return self._admission.pool(*self.catalog.limits_of(entry))
+        name, limits = self.catalog.limits_of(entry)
+        if name not in self._pools:
+            self._pools.add(name)
+            if getattr(provider_class(entry.provider), "in_this_process", None) and not (
+                entry.base_url or self.catalog.provider(entry.provider).base_url
+            ):
+                self._private.add(name)
+        return self._admission.pool(name, limits)
+
+    def outlives(self, pool: str) -> bool:
+        """Whether the provider behind a pool goes on counting when this process has ended."""
+        return pool not in self._private
 
     def client(self, entry: ModelEntry) -> Any:
         """The provider's client for an entry: the template, not yet bound to a reservation."""
@@ -252,6 +274,9 @@ class ModelDesk:
         )
 
     async def aclose(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         clients = [client for _, client in self._clients.values()] + self._retired
         self._clients, self._retired = {}, []
         for client in clients:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from interlock.catalog.spec import ModelBinding, ModelSpec
 
     from .desk import ModelDesk
+    from .levels import LevelKeeper
     from .settings import RuntimeSettings
     from .store.book import Book
     from .store.rows import CallRow
@@ -68,7 +69,9 @@ class Dispatcher:
         spending: SpendGate,
         desk: ModelDesk,
         book: Book,
+        levels: LevelKeeper | None = None,
     ) -> None:
+        self.levels = levels
         self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
         self.counts = Counts()
@@ -131,8 +134,12 @@ class Dispatcher:
         )
         self.live.add(execution)
         self.counts.submitted += 1
+        self.desk.watch(self._busy)
         execution.start(after, tolerate_failures)
         return execution
+
+    def _busy(self) -> bool:
+        return bool(self.live)
 
     def check(self, job: object, after: Sequence[object] = ()) -> None:
         """Whether it can be taken in at all. Raises TypeError, or InterlockError where this is not the place for it."""
@@ -218,6 +225,8 @@ class Dispatcher:
 
     def resources_for(self, execution: Execution[Any], prepared: Prepared, reservation: Reservation | None) -> Any:
         job = execution.job
+        if self.levels is not None and reservation is not None and reservation.demand.calls:
+            self.levels.moved(reservation.demand)
         if isinstance(job, PipelineJob):
             return job.context(self, execution)
         attempt = Attempt(
@@ -242,6 +251,8 @@ class Dispatcher:
     def _recorded(self, row: CallRow, span: Span | None) -> None:
         self.counts.add(row)
         self.meters.request(row)
+        if self.levels is not None:
+            self.levels.moved()
         if span is not None:
             self.spans.request(span, row)
         if self.desk.heard(row.record):
@@ -296,6 +307,8 @@ class Dispatcher:
         self.meters.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self.desk.aclose()
+        if self.levels is not None:
+            await self.levels.close()
         await self.book.close()
 
 

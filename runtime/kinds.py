@@ -1,5 +1,4 @@
-"""Which calls are of one kind: what an expected output is learnt by. One object a kind, however many jobs wait with it.
-"""
+"""Which calls are of one kind: what an expected output is learnt by. One object a kind, however many jobs wait."""
 
 from __future__ import annotations
 
@@ -33,9 +32,7 @@ class CallKinds:
         return self._known.setdefault(number, number)
 
 
-def likeness(conversation: Any, options: Any, response_model: type[Any] | None) -> tuple[Hashable, ...]:
-    """What calls of one kind have in common, of one that is declared with its conversation."""
-    tools: Hashable = tuple([tool.name for tool in options.tools]) if options is not None else ()
-    system: Hashable = getattr(conversation, "system", None)
-    shape: Hashable = response_model
-    return system, shape, tools
+def likeness(conversation: Any, options: Any, response_model: type[Any] | None) -> tuple[Any, ...]:
+    """What calls of one kind have in common, of one that is declared with its conversation. Hashable."""
+    tools = tuple([tool.name for tool in options.tools]) if options is not None else ()
+    return getattr(conversation, "system", None), response_model, tools

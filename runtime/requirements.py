@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ class JobRequirements:
         self.databases: list[DatabaseNeed] = []
         self.accounts: list[tuple[Any, int]] = []
         #: What the chat calls have in common with others of their kind.
-        self.likeness: tuple[Hashable, ...] = ()
+        self.likeness: tuple[Any, ...] = ()
 
     def require_model(
         self,

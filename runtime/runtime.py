@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from typing_extensions import Unpack
 
@@ -27,6 +28,7 @@ from .direct import DirectDecisions, DirectEmbeddings, DirectLLM
 from .dispatcher import Dispatcher, check_unique
 from .handle import JobHandle
 from .job import Job, job_name
+from .levels import LevelKeeper
 from .pipeline_job import PipelineJob
 from .runs import Run
 from .settings import RuntimeSettings
@@ -81,7 +83,7 @@ class Runtime:
         wall = settings.wall or _utc_now
         rng = random.Random(settings.seed)
         credentials = settings.credentials or Chain.default()
-        admission = Admission(clock, jitter=rng.random)
+        admission = Admission(clock, jitter=rng.random, wall=wall)
         desk = ModelDesk(
             _catalog(settings),
             Surroundings(
@@ -94,7 +96,10 @@ class Runtime:
         if cap is not None:
             spending.add(Cap(name=DEPLOYMENT, amount=cap[0], currency=cap[1]))
         book = await uncancelled(_open_book(settings))
+        levels = LevelKeeper(admission, book, clock=clock, wall=wall, owner=uuid4().hex, keeps=desk.outlives)
         try:
+            if settings.store is not None:
+                await uncancelled(levels.open())
             self._dispatcher = Dispatcher(
                 settings,
                 clock=clock,
@@ -104,6 +109,7 @@ class Runtime:
                 spending=spending,
                 desk=desk,
                 book=book,
+                levels=None if settings.store is None else levels,
             )
         except BaseException:
             await uncancelled(book.close())

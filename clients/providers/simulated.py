@@ -30,6 +30,8 @@ OPTIONS = frozenset({"serves", "latency_s", "tokens_per_s", "seed", "headers"})
 class SimulatedClient(AnthropicDirectClient):
     """Anthropic's wire, spoken to a provider that runs in this process."""
 
+    #: Without a `base_url` its provider begins and ends with this process: no level of it outlives that.
+    in_this_process: ClassVar[bool] = True
     default_base_url: ClassVar[str | None] = None
     default_credential: ClassVar[str | None] = None
 

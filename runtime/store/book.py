@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .rows import CallRow, RunRow
+
+if TYPE_CHECKING:
+    from interlock.admission.memory import PoolMemory
+
+    from .levels import Kept
 
 #: Rows that are kept where there is no store: enough for a look back, bounded for a long life.
 KEPT_WITHOUT_STORE = 10_000
@@ -27,6 +32,14 @@ class Book(Protocol):
         ...
 
     async def read_runs(self, *, run_id: str | None = None, limit: int = 1000) -> Sequence[RunRow]: ...
+
+    def write_levels(self, owner: str, memories: Mapping[str, PoolMemory], at: datetime, closed: bool) -> None:
+        """Queue what the process named `owner` remembers of its pools; `closed` says that it is its last word."""
+        ...
+
+    async def read_levels(self) -> Mapping[str, Sequence[Kept]]:
+        """What earlier processes have left, by the pool's name."""
+        ...
 
     async def close(self) -> None:
         """Commit what is queued and let go."""
@@ -77,6 +90,12 @@ class MemoryBook:
 
     async def read_runs(self, *, run_id: str | None = None, limit: int = 1000) -> Sequence[RunRow]:
         return [row for row in self._runs.values() if run_id is None or row.run_id == run_id][-limit:]
+
+    def write_levels(self, owner: str, memories: Mapping[str, PoolMemory], at: datetime, closed: bool) -> None:
+        return None
+
+    async def read_levels(self) -> Mapping[str, Sequence[Kept]]:
+        return {}
 
     async def close(self) -> None:
         return None

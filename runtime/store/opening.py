@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +13,10 @@ from .rows import CallRow, RunRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
+
+    from interlock.admission.memory import PoolMemory
+
+    from .levels import Kept
 
 #: What a commit survives. NORMAL with a write-ahead log: a killed process; FULL: the loss of power too, at a price.
 Durability = Literal["NORMAL", "FULL"]
@@ -47,6 +51,21 @@ class SqlBook:
         from .reads import read_runs
 
         return await self._writer.read(lambda connection: read_runs(connection, run_id, limit))
+
+    def write_levels(self, owner: str, memories: Mapping[str, PoolMemory], at: datetime, closed: bool) -> None:
+        from .levels import close_levels, save_levels
+
+        def write(connection: Connection) -> None:
+            save_levels(connection, owner, memories, at, closed)
+            if closed:
+                close_levels(connection, owner, at)
+
+        self._writer.run(write)
+
+    async def read_levels(self) -> Mapping[str, Sequence[Kept]]:
+        from .levels import read_levels
+
+        return await self._writer.read(read_levels)
 
     @property
     def groups(self) -> int:

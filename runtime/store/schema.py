@@ -110,6 +110,18 @@ calls = Table(
     Index("calls_by_run", "run_id", "step_id"),
 )
 
+#: One row a pool: what its levels lacked when its last process wrote, and beside it what other processes did.
+levels = Table(
+    "levels",
+    metadata,
+    Column("pool", SafeText, primary_key=True),
+    Column("owner", String(40), nullable=False),
+    Column("saved_at", Moment, nullable=False),
+    Column("closed", Boolean, nullable=False),
+    Column("memory", Json, nullable=False),
+    Column("others", Json),
+)
+
 runs = Table(
     "runs",
     metadata,

@@ -60,6 +60,10 @@ class Writer:
         answer: T = await self._put(None, None, read)
         return answer
 
+    def run(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """Queue `work`, in a transaction of its own."""
+        return self._put(None, None, work)
+
     def _put(
         self,
         statement: Executable | None,

@@ -165,32 +165,6 @@ async def test_an_account_named_twice_is_asked_for_the_sum(house) -> None:
     assert gate.used == 0
 
 
-async def test_a_restarted_program_does_not_burst_twice(house, new_house) -> None:
-    pool = house.pool(tpm=600, rpm=60)
-    house.ask(house.call(pool, 500))
-    await house.clock.settle()
-    kept = house.admission.deficits()
-    assert kept == pytest.approx({"p:tokens": 500.0, "p:requests": 1.0})
-    later = new_house()
-    later.admission.restore(kept, elapsed_s=20.0)
-    later.pool(tpm=600, rpm=60)
-    assert later.level("p:tokens") == pytest.approx(300.0)
-    assert later.level("p:requests") == 60.0
-    for kept_tokens in (100.0, float("nan"), float("inf"), -50.0):
-        later.admission.restore({"p:tokens": kept_tokens}, elapsed_s=0.0)
-        assert later.level("p:tokens") == pytest.approx(300.0), "only lowered, and never for good"
-
-
-async def test_b61_a_wall_clock_that_stepped_neither_locks_out_nor_gives_away(new_house) -> None:
-    for elapsed_s, expected in ((-3_600.0, 100.0), (3_600.0, 600.0)):
-        house = new_house()
-        house.pool(tpm=600)
-        house.admission.restore({"p:tokens": 500.0}, elapsed_s=elapsed_s)
-        assert house.level("p:tokens") == pytest.approx(expected)
-        await house.clock.advance(50.0)
-        assert house.level("p:tokens") == pytest.approx(600.0)
-
-
 async def test_refusals_survive_a_pickle(house) -> None:
     with pytest.raises(NeverFitsError) as refused:
         house.ask(house.call(house.pool(tpm=10), 11))
