@@ -52,12 +52,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """`goodput` is what was served in the row's window, of what the provider could serve in it; `also`, in the second
-    window. `refused` are the 429s of the whole row. `large_s` is the longest wait of a very large call, `turns` the
-    worst ratio of one to its fair turn; `large_open` says that the longest is still waiting. None: there was none."""
+    """`goodput` is what was served in the row's window, of what the provider refilled in it; `also`, in the second
+    window; `whole`, in the whole row, of its first burst and everything it refilled. `refused` are the 429s of the
+    whole row. `large_s` is the longest wait of a very large call, `turns` the worst ratio of one to its fair turn;
+    `large_open` says that the longest is still waiting. None: there was none."""
 
     goodput: float
     also: float | None
+    whole: float
     served: int
     sent: int
     refused: int
@@ -108,6 +110,7 @@ def figures(result: Result) -> Figures:
     return Figures(
         goodput=goodput(result, row.since_s, until_s),
         also=goodput(result, *row.also[1:]) if row.also else None,
+        whole=goodput(result, 0.0, until_s, burst=row.tpm / 60 * row.burst_s),
         served=len(came),
         sent=len(sent),
         refused=sum(one.status == 429 for one in sent),
@@ -122,8 +125,8 @@ def figures(result: Result) -> Figures:
     )
 
 
-def goodput(result: Result, since_s: float, until_s: float) -> float:
-    """Tokens charged for served calls in a window, of what the provider refilled in it.
+def goodput(result: Result, since_s: float, until_s: float, *, burst: float = 0.0) -> float:
+    """Tokens charged for served calls in a window, of what the provider refilled in it, and of `burst`.
 
     Input is charged as a request comes, output as its answer goes. Above 1 is a burst that was saved before.
     """
@@ -132,7 +135,7 @@ def goodput(result: Result, since_s: float, until_s: float) -> float:
         if one.status == 200 or one.ended_s is None:
             charged += one.input_tokens * (since_s <= one.at_s < until_s)
             charged += one.output_tokens * (since_s <= (one.ended_s or one.at_s) < until_s)
-    return charged / result.row.could_serve(since_s, until_s)
+    return charged / (result.row.could_serve(since_s, until_s) + burst)
 
 
 class Waited(NamedTuple):

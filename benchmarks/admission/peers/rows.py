@@ -34,11 +34,12 @@ class Row:
         return self if self.storm or len(self.shares) > 1 else replace(self, until_s=minutes * 60)
 
     def heats(self, names: list[str]) -> list[list[str]]:
-        """Who runs beside whom. With hundreds of callers those who only retry need the machine to themselves: each
-        caller sends a request a second, and nobody beside them could be measured."""
-        apart = [name for name in names if name.startswith("sdk")] if self.callers >= 100 else []
-        together = [name for name in names if name not in apart]
-        return [heat for heat in (together, *([name] for name in apart)) if heat]
+        """Who runs beside whom. With hundreds of callers the bare SDK needs the machine to itself: every caller sends
+        about a request a second, and nobody beside it could be measured. Its second setting is left out there."""
+        if self.callers < 100:
+            return [names] if names else []
+        together = [name for name in names if not name.startswith("sdk")]
+        return [heat for heat in (together, [name for name in names if name == "sdk"]) if heat]
 
     def rates(self) -> list[tuple[float, float]]:
         """(from_s, tokens a second) really served."""

@@ -13,7 +13,16 @@ from .workload import LARGE_EVERY, LARGE_INPUT_TOKENS
 
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 COMMAND = "python -m benchmarks.admission.peers --page docs/benchmarks.md --pictures docs/pictures"
-_COLUMNS = ("", "goodput", "429s", "of its requests", "wait p50", "wait p99", "longest wait of a large call")
+_COLUMNS = (
+    "",
+    "goodput",
+    "whole row",
+    "429s",
+    "of its requests",
+    "wait p50",
+    "wait p99",
+    "longest wait of a large call",
+)
 _COLUMNS_END = ("in fair turns", "given up", "CPU a call")
 
 
@@ -31,7 +40,7 @@ def table(results: Sequence[Result]) -> str:
 def _section(results: Sequence[Result]) -> str:
     row = results[0].row
     extra = (row.also[0],) if row.also else ()
-    columns = (_COLUMNS[0], _COLUMNS[1], *extra, *_COLUMNS[2:], *_COLUMNS_END)
+    columns = (*_COLUMNS[:3], *extra, *_COLUMNS[3:], *_COLUMNS_END)
     lines = [f"### {row.title}", "", _line(columns), _line(["---", *["---:"] * (len(columns) - 1)])]
     lines += [_line(_cells(result)) for result in results]
     return "\n".join([*lines, "", _machine(results)])
@@ -44,6 +53,7 @@ def _cells(result: Result) -> list[str]:
     return [
         f"{name}{_mark(contender.name)}",
         f"{found.goodput:.2f}",
+        f"{found.whole:.2f}",
         *extra,
         f"{found.refused:,}",
         f"{found.refused_share:.1%}",
