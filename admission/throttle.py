@@ -120,13 +120,6 @@ class Throttle:
         self._last_step = self._measured_from = self._refilled_at = max(now, self.held_until)
         self.calm = self._limit == 1.0 and not self.closed(now)
 
-    def restore(self, now: float, *, slowdown: float, held_until: float, closed_until: float) -> None:
-        """What an earlier process had learnt: it is believed until this one learns better."""
-        self._slowdown = self._failed_at = self._return_to = min(max(slowdown, 1.0), MAX_SLOWDOWN)
-        self.held_until, self.closed_until = max(self.held_until, held_until), max(self.closed_until, closed_until)
-        self._last_step = max(now, self.held_until)
-        self.calm = self._slowdown == 1.0 and not self.closed(now)
-
     def closed(self, now: float) -> bool:
         """Whether a hint above 60 s is still in force: only a probe passes."""
         return now < self.closed_until
