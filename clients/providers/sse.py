@@ -44,7 +44,7 @@ class EventDecoder:
     def rest(self) -> str | None:
         """What never became an event: plain JSON, where the server sent some instead of a stream. An event that was
         cut off is none."""
-        stray = "\n".join([*self._stray, *self._pieces]).strip()
+        stray = "\n".join([*self._stray, "".join(self._pieces)]).strip()
         return stray if stray[:1] in ("{", "[") else None
 
     def _line(self, line: str) -> Iterator[str]:
