@@ -228,7 +228,8 @@ class Level(Account):
     def give(self, now: float, amount: float) -> None:
         """A refund, or (negative) a debt."""
         if amount < 0:
-            self.take(max(now, self.held_until), -amount)
+            start = max(now, self.held_until)  # what is unsent will be taken as well
+            self.take(max(start, start + self.unsent / self.rate), -amount)
         else:
             self.full_at -= amount / self.rate
 

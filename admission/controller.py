@@ -171,9 +171,6 @@ class Admission:
 
     def _grant(self, waiting: Waiting) -> None:
         waiting._reservation = Reservation(self, waiting)
-        if waiting._charges:
-            for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
-                level.unsent += n
         self._granted += 1
         self._delivery.put(waiting)
 

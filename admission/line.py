@@ -228,6 +228,9 @@ class Line:
             account.take(now, n)
             if account.owed:
                 passed = True
+        if waiter.sends:  # before anybody else is looked at
+            for level, n in zip(group.meters, amounts):  # noqa: B905 - held amounts follow
+                level.unsent += n
         if passed:
             self._passed(group, now)
         lead, share, cost = group.lead, waiter.share, group.cost(amounts)

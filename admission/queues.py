@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from math import inf
+from typing import ClassVar
 
 from .accounts import Account, Gate, Level
 
@@ -26,6 +27,9 @@ class Waiter:
     """One demand in the line. `amounts` are aligned with its group's accounts; `rank` is minus its priority."""
 
     __slots__ = ("amounts", "flow", "group", "parked_at", "rank", "share", "since", "state", "ticket", "waits")
+
+    #: Whether what it takes leaves later, and `Level.left` is told.
+    sends: ClassVar[bool] = False
 
     def __init__(self, group: Group, amounts: tuple[float, ...], *, priority: int = 0, ticket: int = NO_TICKET) -> None:
         self.group, self.amounts, self.rank, self.ticket = group, amounts, -priority, ticket

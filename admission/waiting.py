@@ -34,6 +34,8 @@ class Waiting(Waiter):
         "demand",
     )
 
+    sends = True
+
     def __init__(
         self,
         admission: Admission,

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from interlock.admission import CountingGate
+
 
 async def test_nothing_refills_over_what_was_granted_and_has_not_left(house) -> None:
     """A provider charges a call when it arrives: until then its bucket is full, and what is on its way will take it."""
@@ -73,3 +75,32 @@ async def test_a_provider_that_charges_on_arrival_never_refuses(house, seed) -> 
             bucket -= size
             house.finish(reservation)
     assert bucket < 600.0
+
+
+async def test_two_granted_in_one_step_do_not_share_what_is_unsent(house) -> None:
+    """What one of them takes is on its way before the next is looked at."""
+    pool = house.pool(tpm=600)
+    gate = house.admission.account(CountingGate("g", 2))
+    house.ask(house.call(pool, 300), label="slow")
+    house.ask(held=((gate, 2),), label="holds the gate")
+    await house.clock.advance(60)  # the level is full, but for the 300 that have not left yet
+    house.ask(house.call(pool, 200), held=((gate, 1),), label="a")
+    house.ask(house.call(pool, 200), held=((gate, 1),), label="b")
+    house.answers["holds the gate"].release()
+    await house.clock.settle()
+    assert "a" in house.answers
+    assert "b" not in house.answers, "300 + 200 + 200 would arrive at a bucket of 600"
+
+
+async def test_a_debt_stands_beside_what_is_unsent(house) -> None:
+    pool = house.pool(tpm=600)
+    house.ask(house.call(pool, 300), label="slow")
+    house.ask(house.call(pool, 10), label="grows")
+    await house.clock.settle()
+    grows = house.answers["grows"]
+    house.sent[grows] = [house._send(grows, grows.demand.calls[0])]
+    await house.clock.advance(60)  # full, but for the 300 that have not left
+    house.finish(grows, used=(310, 0))
+    house.ask(house.call(pool, 200), label="next")
+    await house.clock.settle()
+    assert "next" not in house.answers, "300 are owed, 300 are on their way: nothing is left of 600"
