@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from .queues import Group, Share
 
 
+#: Amounts closer than this are equal: levels are floats.
+EPS = 1e-3
+#: What a hold is taken to last at least, in seconds.
+SHORTEST_HOLD_S = 1e-3
+
+
 @runtime_checkable
 class HeldAccount(Protocol):
     """What a user's own held account must answer, each at once. Amounts are whole units of its own; it is hashable.
@@ -42,7 +48,7 @@ class HeldAccount(Protocol):
 class Account:
     """The base of all accounts in the line: a name, a capacity, and the line's own bookkeeping."""
 
-    __slots__ = ("active", "capacity", "claims", "groups", "name", "shares", "vtime", "watchers")
+    __slots__ = ("active", "capacity", "claims", "furthest", "groups", "name", "shares", "vtime", "watchers")
 
     metered: ClassVar[bool] = False
     #: Only a level may owe: the first demand after a hold passes whatever the level says.
@@ -64,7 +70,8 @@ class Account:
         self.watchers: list[tuple[int, int, Group]] = []  # the heads short of it, in the line's order
         self.shares: dict[str, Share] = {}  # as the leading account of groups: one per workflow
         self.groups: list[Group] = []  # as the leading account: the groups it leads
-        self.vtime, self.active = 0.0, 0  # as the leading account: virtual time, workflows waiting
+        #: As the leading account: its virtual time, the furthest of a share, how many workflows wait.
+        self.vtime, self.furthest, self.active = 0.0, 0.0, 0
 
     def free(self, now: float) -> float:
         """What can be taken at `now`."""
@@ -72,6 +79,10 @@ class Account:
 
     def take(self, now: float, amount: float) -> None:
         raise NotImplementedError
+
+    def offer(self, now: float, amount: float) -> bool:
+        """`free` and `take` in one, for `PLAIN` accounts on which nobody has a claim: take it if it is there."""
+        return False
 
     def give(self, now: float, amount: float) -> None:
         raise NotImplementedError
@@ -118,6 +129,13 @@ class Gate(Account):
     def take(self, now: float, amount: float) -> None:
         self.used += amount
 
+    def offer(self, now: float, amount: float) -> bool:
+        used = self.used + amount
+        if used > self.capacity:
+            return False
+        self.used = used
+        return True
+
     def give(self, now: float, amount: float) -> None:
         self.used -= amount
 
@@ -130,10 +148,15 @@ class Gate(Account):
     def held_for(self, seconds: float) -> None:
         """One hold has ended: count it, and learn from how long it was."""
         self.settled += 1
-        if seconds > self.hold_s:
-            self.hold_s = min(self.hold_s * self.UP, seconds)
+        hold_s = self.hold_s
+        if seconds > hold_s:
+            hold_s *= self.UP
+            self.hold_s = hold_s if hold_s < seconds else seconds
         else:
-            self.hold_s = max(self.hold_s * self.DOWN, seconds, 1e-3)
+            hold_s *= self.DOWN
+            if hold_s < seconds:
+                hold_s = seconds
+            self.hold_s = hold_s if hold_s > SHORTEST_HOLD_S else SHORTEST_HOLD_S
 
 
 class CountingGate(Gate):
@@ -218,6 +241,17 @@ class Level(Account):
         full_at = self.full_at
         self.full_at = (full_at if full_at > now else now) + amount / self.rate
 
+    def offer(self, now: float, amount: float) -> bool:
+        if now < self.held_until or self.owed:
+            return False
+        full_at, rate, room = self.full_at, self.rate, self.capacity - amount + EPS
+        if full_at < now:
+            full_at = now
+        if (full_at - now) * rate > room or self.unsent > room:
+            return False
+        self.full_at = full_at + amount / rate
+        return True
+
     def left(self, now: float, amount: float) -> None:
         """Of what was granted, `amount` has been sent, or will not be (it is given back next): no longer unsent."""
         empty_s = self.unsent / self.rate
@@ -292,6 +326,9 @@ class OpenLevel(Level):
             return -inf
         return inf
 
+    def offer(self, now: float, amount: float) -> bool:
+        return self.credits == inf and now >= self.held_until and not self.owed
+
     def level(self, now: float) -> float:
         return inf
 
@@ -323,3 +360,7 @@ class OpenLevel(Level):
     def set_level(self, now: float, level: float) -> None: ...
 
     def set_rate(self, now: float, rate: float) -> None: ...
+
+
+#: The kinds of account whose `offer` may be used: exactly these, for another kind overrides what `offer` combines.
+PLAIN = frozenset({CountingGate, DatabaseGate, Level, OpenLevel})

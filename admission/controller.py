@@ -57,17 +57,18 @@ class Admission:
         wall: Callable[[], datetime] | None = None,
     ) -> None:
         self.clock = clock
+        self.now = clock.now
         self._jitter, self._transit_s = jitter, transit_s
         self._line = Line()
         self._registry = Registry(self._line, wall)
-        self._delivery = Delivery()
+        self._delivery = Delivery(self._told)
         #: Answers under way, for its permits.
         self.growing = Growing(self)
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._timer: Timer | None = None
         self._timer_at = inf
         self._timer_loop: asyncio.AbstractEventLoop | None = None
-        self._numbers = self._granted = self._refused = self._cancelled = self._unmetered = self._settled = 0
+        self._numbers = self._granted = self._refused = self._cancelled = self._unmetered = 0
 
     # What there is.
 
@@ -76,7 +77,7 @@ class Admission:
 
         Whoever waits then waits for the new limits, in its old place.
         """
-        now = self.clock.now()
+        now = self.now()
         known = self._registry.pools.get(name)
         before = None if known is None else (known.accounts, known.limits.max_concurrent)
         pool, changed = self._registry.pool(name, limits, now)
@@ -107,7 +108,7 @@ class Admission:
 
     def changed(self, account: Gate | HeldAccount) -> None:
         """A held account's room or capacity has changed by itself: look whether somebody can go."""
-        now = self.clock.now()
+        now = self.now()
         gate = self._registry.gate(account)
         if isinstance(gate, CustomGate):
             gate.capacity = gate.inner.capacity
@@ -115,7 +116,7 @@ class Admission:
 
     def remember(self) -> dict[str, PoolMemory]:
         """What each pool must not forget when this process ends, by its name; fresh ones are left out."""
-        now = self.clock.now()
+        now = self.now()
         memories = {name: remember(pool, now) for name, pool in self._registry.pools.items()}
         return {name: memory for name, memory in memories.items() if not memory.empty}
 
@@ -130,7 +131,7 @@ class Admission:
         Levels are only lowered, now or when their pool is made: a restarted program does not burst twice. `crashed`: it
         could not say its last word, so what it may have taken since is taken off.
         """
-        now = self.clock.now()
+        now = self.now()
         self._registry.recall(memories, now - max(elapsed_s, 0.0), now, crashed)
 
     # Asking.
@@ -144,16 +145,16 @@ class Admission:
         larger than an account can hold; AdmissionTimeoutError at once when its own earliest fit is later than its
         `max_wait_s`.
         """
-        now = self.clock.now()
+        now, line = self.now(), self._line
+        group, amounts, charges = self._registry.price(demand)
         place = NO_TICKET if ticket is None else ticket
-        waiting = Waiting(self, demand, self._registry.price(demand), on_grant, on_refuse, place, now)
-        if self._line.take_now(waiting, demand.workflow, now):
+        waiting = Waiting(self, demand, group, amounts, charges, on_grant, on_refuse, place, now)
+        if line.take_now(waiting, demand.workflow, now):
             self._grant(waiting)
-            if self._line.waiting:
+            if line.waiting:
                 self._arm()  # for those of a loop that has gone
             return waiting
-        group = waiting.group
-        never = group.never_fits(waiting.amounts)
+        never = group.never_fits(amounts)
         if never is not None:
             raise self._refuse(waiting, never_fits_error(demand, *never))
         if demand.max_wait_s is not None:
@@ -162,7 +163,9 @@ class Admission:
                     return waiting
                 raise self._refuse(waiting, timeout_error(waiting, now))
             self._expire_at(now + demand.max_wait_s, waiting)
-        self._tell(self._line.enter(waiting, demand.workflow, now), now)
+        if self._registry.lasting(demand):
+            waiting._charges = None
+        self._tell(line.enter(waiting, demand.workflow, now), now)
         return waiting
 
     def price(self, demand: Demand) -> Priced:
@@ -170,7 +173,17 @@ class Admission:
         return self._registry.price(demand)
 
     def _grant(self, waiting: Waiting) -> None:
+<<<<<<< HEAD
+        charges = waiting._charges
+        if charges is None:
+            charges = waiting._charges = self._registry.charges(waiting.demand)
+        waiting._answer = Reservation(self, waiting, waiting.demand.calls)
+        if charges:
+            for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
+                level.unsent += n
+=======
         waiting._reservation = Reservation(self, waiting)
+>>>>>>> shared
         self._granted += 1
         self._delivery.put(waiting)
 
@@ -184,17 +197,16 @@ class Admission:
         """`submit`, awaited. Cancelling the await leaves nothing behind."""
         done: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
 
-        def granted(reservation: Reservation) -> None:
+        def decided(answer: Reservation | AdmissionError) -> None:
             if done.done():
-                reservation.release()
+                if isinstance(answer, Reservation):
+                    answer.release()
+            elif isinstance(answer, Reservation):
+                done.set_result(answer)
             else:
-                done.set_result(reservation)
+                done.set_exception(answer)
 
-        def refused(error: AdmissionError) -> None:
-            if not done.done():
-                done.set_exception(error)
-
-        waiting = self.submit(demand, granted, refused, ticket=ticket)
+        waiting = self.submit(demand, decided, decided, ticket=ticket)
         try:
             return await done
         except asyncio.CancelledError:
@@ -209,11 +221,11 @@ class Admission:
         """
         if waiting._on_grant is None:
             return False
-        now = self.clock.now()
-        waiting._on_grant = waiting._on_refuse = waiting._reservation = None
+        now = self.now()
+        waiting._on_grant = waiting._on_refuse = waiting._answer = None
         self._cancelled += 1
         if waiting.state == WAITING:
-            waiting.decided_at = now
+            waiting.seen_at = now
             self._tell(self._line.cancel(waiting, now), now)
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
@@ -251,7 +263,7 @@ class Admission:
             if n:
                 account.take(now, n)
         waiting.amounts, waiting._charges = part, ()
-        waiting.state, waiting.decided_at = GRANTED, now
+        waiting.state, waiting.seen_at = GRANTED, now
         self._unmetered += 1
         self._grant(waiting)
         return True
@@ -260,30 +272,39 @@ class Admission:
         """Pass on what the line has decided, and set the timer for what it will decide by itself."""
         for waiting in decided:
             assert isinstance(waiting, Waiting)
-            waiting.decided_at = now
+            waiting.seen_at = now
             if waiting.state == GRANTED:
                 self._grant(waiting)
                 continue
             self._refused += 1
             never = waiting.group.never_fits(waiting.amounts)
-            waiting._error = never_fits_error(waiting.demand, *never) if never else timeout_error(waiting, now)
+            waiting._answer = never_fits_error(waiting.demand, *never) if never else timeout_error(waiting, now)
             self._delivery.put(waiting)
-        if self._timer is not None or self._deadlines or self._line.waiting:
+        if (self._line.waiting or self._deadlines) and not self._delivery.due:  # else when they have been told
+            self._arm()
+
+    def _told(self) -> None:
+        if self._line.waiting or self._deadlines:
             self._arm()
 
     def _arm(self) -> None:
-        """One timer, at the earliest instant at which something can change by itself."""
+        """One timer, no later than the earliest instant at which something can change by itself.
+
+        One that is too early is left to fire: to set timers anew costs more than to look once in vain.
+        """
         deadlines = self._deadlines
         while deadlines and deadlines[0][2].state != WAITING:
             heappop(deadlines)
         at = self._line.next_instant()
         if deadlines and deadlines[0][0] < at:
             at = deadlines[0][0]
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None  # a finaliser, after the loop has gone: the next event inside a loop sets the timer
-        if at == self._timer_at and loop is self._timer_loop:
+        loop = self._timer_loop
+        if loop is None or not loop.is_running():
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                loop = None  # a finaliser, after the loop has gone: the next event inside a loop sets the timer
+        if at >= self._timer_at and loop is self._timer_loop:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -300,7 +321,7 @@ class Admission:
 
     def _wake(self) -> None:
         self._timer, self._timer_at = None, inf
-        now = self.clock.now()
+        now = self.now()
         self._tell(self._line.tick(now), now)
         while self._deadlines and self._deadlines[0][0] <= now:
             waiting = heappop(self._deadlines)[2]
@@ -315,20 +336,19 @@ class Admission:
         if waiting.demand.overflow == "proceed" and self._overflow(waiting, now):
             waiting.group.refused -= 1
         else:
-            waiting._error, waiting.decided_at = error, now
+            waiting._answer, waiting.seen_at = error, now
             self._refused += 1
             self._delivery.put(waiting)
         self._tell(decided, now)
 
     # What a reservation and its permits do.
 
-    def left(self, pool: Pool, waiting: Waiting, charge: Charge, *, sent: bool = False) -> None:
+    def left(self, pool: Pool, waiting: Waiting, charge: Charge, now: float, *, sent: bool = False) -> None:
         """A call that was granted is being sent, or never will be: its pool refills again, once it has arrived."""
-        now = self.clock.now()
         gone_at = now + self._transit_s if sent else now
-        stopped = False
+        stopped, reshaped = False, pool.reshaped
         for level in pool.limiter.accounts:
-            if pool.reshaped and level not in waiting.group.accounts:
+            if reshaped and level not in waiting.group.accounts:
                 continue
             level.left(gone_at, charge[level.part])
             if level.watchers and level.watchers[0][2].wake == inf:
@@ -342,9 +362,9 @@ class Admission:
         waiting: Waiting,
         reserved: Charge | None,
         used: Charge,
-        *,
-        drained: bool = False,
+        now: float,
         sent_at: float = inf,
+        drained: bool = False,
     ) -> None:
         """One call has ended: give back what it did not use of its reservation, or owe what it used beyond.
 
@@ -353,29 +373,29 @@ class Admission:
         A level that came into the catalog after the grant was never charged, and has nothing to give back; nor has a
         window that opened after the call was `sent_at` (inf: it never was).
         """
-        now = self.clock.now()
         pool.settled += 1
-        self._settled += 1
         taken = NOTHING if reserved is None else reserved
-        levels = pool.limiter.accounts
-        if not (
-            drained or pool.reshaped or self._line.waiting
-        ):  # nobody to wake, no share to correct: the common case, kept short
-            for level in levels:
-                back = taken[level.part] - used[level.part]
+        levels, reshaped = pool.limiter.accounts, pool.reshaped
+        if not (self._line.waiting or reshaped or drained):
+            for level in levels:  # nobody to wake, no share to correct: the common case, kept short
+                part = level.part
+                back = taken[part] - used[part]
                 if back:
                     level.give(now, back)
             return
         backs: list[float] = []
         before = after = 0.0
         for level in levels:
-            a, b = taken[level.part], used[level.part]
-            if pool.reshaped and level not in waiting.group.accounts:
-                a = 0.0
-            elif sent_at < level.opened_at:
-                a = min(a, b)
-            before, after = max(before, a * level.unit_s), max(after, b * level.unit_s)
+            part, unit_s = level.part, level.unit_s
+            a, b = taken[part], used[part]
+            if reshaped:
+                if level not in waiting.group.accounts:
+                    a = 0.0
+                elif sent_at < level.opened_at:
+                    a = min(a, b)
             back = a - b
+            a, b = a * unit_s, b * unit_s
+            before, after = a if a > before else before, b if b > after else after
             if drained and back > 0:
                 back = min(back, max(-level.level(now), 0.0))
             backs.append(back)
@@ -390,12 +410,12 @@ class Admission:
             tokens=reserved.tokens + output_tokens, output_tokens=reserved.output_tokens + output_tokens
         )
         more = [a - b for a, b in zip(pool.select(reserved), pool.select(whole), strict=True)]
-        self._line.give(pool.limiter.accounts, more, self.clock.now())
+        self._line.give(pool.limiter.accounts, more, self.now())
         return whole
 
     def charge_more(self, call: CallCharge, reserved: Charge | None, kind: Hashable = None) -> Charge:
         """A call that was not declared, or not that large: owe the difference at once. Returns its whole charge."""
-        now = self.clock.now()
+        now = self.now()
         pool = call.pool
         whole = pool.charge(call, kind)
         if reserved is not None:
@@ -408,7 +428,7 @@ class Admission:
 
     def learn(self, pool: Pool, outcome: CallOutcome, epoch: int, sent_at: float, reserved: Charge | None) -> None:
         """What a call's end says about its pool: the throttle's signals, and the limits in the provider's headers."""
-        now, limiter, kind, moved = self.clock.now(), pool.limiter, outcome.kind, False
+        now, limiter, kind, moved = self.now(), pool.limiter, outcome.kind, False
         if kind is OutcomeKind.COMPLETED:
             moved = limiter.succeeded(now, epoch)
         elif kind is OutcomeKind.RATE_LIMITED:
@@ -448,26 +468,26 @@ class Admission:
         held = group.held
         if not held:
             return
-        now = self.clock.now()
-        backs = waiting.amounts[group.metered :]
-        seconds = now - waiting.decided_at
+        now = self.now()
+        seconds, amounts, i = now - waiting.seen_at, waiting.amounts, group.metered
         for gate in held:
             gate.held_for(seconds)
         if self._line.waiting:
-            self._tell(self._line.give(held, backs, now), now)
-        else:
-            for gate, back in zip(held, backs, strict=True):
-                gate.give(now, back)
+            self._tell(self._line.give(held, amounts[i:], now), now)
+            return
+        for gate in held:
+            gate.give(now, amounts[i])
+            i += 1
 
     # Looking.
 
     def explain(self, waiting: Waiting) -> Explanation:
         """Which account it waits for, how much it lacks, and when it will go."""
-        return explain(self._line, waiting, self.clock.now())
+        return explain(self._line, waiting, self.now())
 
     def statistics(self) -> AdmissionStatistics:
         """Frozen values of every account and of the line."""
-        now = self.clock.now()
+        now = self.now()
         accounts = account_statistics(self._line, self._registry.pools.values(), self._registry.gates.values(), now)
         return AdmissionStatistics(
             accounts=accounts,
@@ -477,5 +497,5 @@ class Admission:
             refused=self._refused,
             cancelled=self._cancelled,
             unmetered=self._unmetered,
-            settled=self._settled,
+            settled=sum(pool.settled for pool in self._registry.pools.values()),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -15,16 +16,28 @@ class Delivery:
     """A queue drained by the running loop. Bound to no loop: what a closed loop left undone, the next one does.
 
     So is what comes while no loop runs (a finaliser gives something back): the next `put` inside one takes it along.
+    `after` is called when all have been told.
     """
 
-    __slots__ = ("_loop", "_queue")
+    __slots__ = ("_after", "_loop", "_queue")
 
-    def __init__(self) -> None:
+    def __init__(self, after: Callable[[], None] | None = None) -> None:
         self._queue: deque[Deliverable] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._after = after
+
+    @property
+    def due(self) -> bool:
+        """Whether it will be drained in the next turn of the loop that runs."""
+        return self._loop is not None and self._loop.is_running()
 
     def put(self, item: Deliverable) -> None:
         self._queue.append(item)
+        loop = self._loop
+        if loop is None or not loop.is_running():  # cheaper than to ask for the running one each time
+            self._call_soon()
+
+    def _call_soon(self) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -43,3 +56,5 @@ class Delivery:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a callback of admission raised", "exception": error}
                 )
+        if self._after is not None:
+            self._after()

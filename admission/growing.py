@@ -72,7 +72,7 @@ class Growing:
         granted, reserved = permit.unproduced, permit.reserved
         if granted is not None:
             taken = min(guess - before, granted.output_tokens)
-            self._admission.left(permit.call.pool, permit.waiting, Charge(0, taken, 0, taken))
+            self._admission.left(permit.call.pool, permit.waiting, Charge(0, taken, 0, taken), self._admission.now())
             rest = granted.output_tokens - taken
             permit.unproduced = Charge(0, rest, 0, rest) if rest > 0 else None
         if reserved is not None and guess > reserved.output_tokens:

@@ -26,8 +26,9 @@ Watching
 Time
     Virtual time of a leading account: a grant costs its workflow `ask / rate` seconds, and advances the account by
     that divided by the number of workflows waiting there. A workflow that begins to wait starts at max(its own, the
-    account's). What settlement finds to be too much is credited to the workflow's next grant, so virtual times never
-    go back and the heaps stay in order.
+    account's). While nobody waits in the line and nobody has had more than its share, a grant costs nothing and its
+    settlement credits nothing: it would move everybody alike. What settlement finds to be too much is credited to the
+    workflow's next grant, so virtual times never go back and the heaps stay in order.
 """
 
 from __future__ import annotations
@@ -38,11 +39,9 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Any
 
-from .accounts import Account, Level
+from .accounts import EPS, Account, Level
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Share, Waiter
 
-#: Amounts closer than this are equal: levels are floats.
-EPS = 1e-3
 #: An instant that has come but shows a shortfall (rounding) is looked at again this much later.
 TICK_S = 1e-4
 Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
@@ -76,11 +75,26 @@ class Line:
 
     def take_now(self, waiter: Waiter, workflow: str, now: float) -> bool:
         """Grant it at once if nobody of its group waits and everything fits behind the older heads' claims."""
-        group = waiter.group
+        group, lead = waiter.group, waiter.group.lead
+        # Nobody has a claim, and its share would cost nothing: the common case, kept short.
+        free = not self.waiting and lead.vtime >= lead.furthest and group.plain
+        if free and self._take_offered(group.accounts, waiter.amounts, now):
+            self._granted(waiter)
+            return True
         self._join(waiter, workflow)
         if group.waiting or self._short(group, waiter.amounts, waiter.rank, waiter.ticket, now) is not None:
             return False
         self._take(waiter, now)
+        return True
+
+    @staticmethod
+    def _take_offered(accounts: Sequence[Account], amounts: Sequence[float], now: float) -> bool:
+        """Take all of it if it is there, or nothing, without asking who claims what."""
+        for i, account in enumerate(accounts):
+            if not account.offer(now, amounts[i]):
+                for taken, n in zip(accounts[:i], amounts):  # noqa: B905 - those before it
+                    taken.give(now, n)
+                return False
         return True
 
     def enter(self, waiter: Waiter, workflow: str, now: float) -> list[Waiter]:
@@ -233,20 +247,27 @@ class Line:
                 level.unsent += n
         if passed:
             self._passed(group, now)
-        lead, share, cost = group.lead, waiter.share, group.cost(amounts)
-        assert share is not None
-        if share.credit:
-            cost_now = max(cost - share.credit, 0.0)
-            share.credit -= cost - cost_now
-            share.vtime += cost_now
-        else:
-            share.vtime += cost
-        lead.vtime += cost / lead.active if lead.active else cost  # what each waiting workflow was owed meanwhile
-        group.granted += 1
+        if waiter.share is not None:
+            self._charge(group.lead, waiter.share, group.cost(amounts))
+        self._granted(waiter)
+
+    def _granted(self, waiter: Waiter) -> None:
+        waiter.group.granted += 1
         waiter.state = GRANTED
         if waiter.ticket == NO_TICKET:
-            self.tickets += 1
-            waiter.ticket = self.tickets
+            self.tickets = waiter.ticket = self.tickets + 1
+
+    @staticmethod
+    def _charge(lead: Account, share: Share, cost: float) -> None:
+        """A workflow has had so many seconds of the account."""
+        charged = cost
+        if share.credit:
+            charged = max(cost - share.credit, 0.0)
+            share.credit -= cost - charged
+        share.vtime = vtime = share.vtime + charged
+        if vtime > lead.furthest:
+            lead.furthest = vtime
+        lead.vtime += cost / lead.active if lead.active else cost  # what each waiting workflow was owed meanwhile
 
     @staticmethod
     def _passed(group: Group, now: float) -> None:
@@ -369,7 +390,7 @@ class Line:
             self.tickets += 1
             waiter.ticket = self.tickets
         if waiter.waits is None:
-            waiter.waits, waiter.parked_at = {}, waiter.since
+            waiter.waits, waiter.seen_at = {}, waiter.since
         _waited(waiter, group.lead, now)  # behind others until now
         group.head, group.ticket = waiter, waiter.ticket
         for a, n in zip(group.accounts, waiter.amounts, strict=True):
@@ -479,9 +500,9 @@ class Line:
 
 def _waited(waiter: Waiter, account: Account, now: float) -> None:
     """Book the time since it was last looked at as waited for this account."""
-    if waiter.waits is not None and now > waiter.parked_at:
-        waiter.waits[account.name] = waiter.waits.get(account.name, 0.0) + now - waiter.parked_at
-    waiter.parked_at = now
+    if waiter.waits is not None and now > waiter.seen_at:
+        waiter.waits[account.name] = waiter.waits.get(account.name, 0.0) + now - waiter.seen_at
+    waiter.seen_at = now
 
 
 def _order(entry: tuple[Any, ...]) -> tuple[int, int]:

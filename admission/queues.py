@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import ClassVar
 
-from .accounts import Account, Gate, Level
+from .accounts import PLAIN, Account, Gate, Level
 
 NO_TICKET = 1 << 62
 
@@ -24,9 +24,12 @@ class Share:
 
 
 class Waiter:
-    """One demand in the line. `amounts` are aligned with its group's accounts; `rank` is minus its priority."""
+    """One demand in the line. `amounts` are aligned with its group's accounts; `rank` is minus its priority.
 
-    __slots__ = ("amounts", "flow", "group", "parked_at", "rank", "share", "since", "state", "ticket", "waits")
+    `since` is when it came, `seen_at` until when its wait is booked: once decided, when that was.
+    """
+
+    __slots__ = ("amounts", "flow", "group", "rank", "seen_at", "share", "since", "state", "ticket", "waits")
 
     #: Whether what it takes leaves later, and `Level.left` is told.
     sends: ClassVar[bool] = False
@@ -36,7 +39,7 @@ class Waiter:
         self.state = WAITING
         self.flow: Flow | None = None
         self.share: Share | None = None
-        self.since = self.parked_at = 0.0
+        self.since = self.seen_at = 0.0
         self.waits: dict[str, float] | None = None  # seconds as a head, by the account it was short of
 
     def look(self) -> None:
@@ -85,6 +88,8 @@ class Group:
         "levels",
         "metered",
         "meters",
+        "more",
+        "plain",
         "refused",
         "returned",
         "ticket",
@@ -98,10 +103,13 @@ class Group:
         pool = self.lead.pool
         #: How many of its first accounts are the levels of its leading pool.
         self.levels = sum(1 for account in accounts if account.pool is pool) if pool is not None else 1
+        self.more = range(1, self.levels)
         #: The metered accounts come first; these are the others.
         self.metered = sum(1 for account in accounts if account.metered)
         self.meters: tuple[Level, ...] = tuple([account for account in accounts if isinstance(account, Level)])
         self.held: tuple[Gate, ...] = tuple([account for account in accounts if isinstance(account, Gate)])
+        #: Whether each of them knows by itself what it can give at once, and takes it back without a trace.
+        self.plain = all(type(account) in PLAIN for account in accounts)
         self.flows: dict[tuple[int, str], Flow] = {}
         self.heap: list[tuple[int, float, int, Flow]] = []  # virtual times as they were when pushed: mended when met
         self.returned: list[tuple[int, int, Waiter]] = []  # whoever has a ticket and is not the head
@@ -118,11 +126,10 @@ class Group:
         if not lead.metered:
             return lead.cost(amounts[0])
         cost = amounts[0] * lead.unit_s
-        if self.levels > 1:
-            for i in range(1, self.levels):
-                other = amounts[i] * self.accounts[i].unit_s
-                if other > cost:
-                    cost = other
+        for i in self.more:
+            other = amounts[i] * self.accounts[i].unit_s
+            if other > cost:
+                cost = other
         return cost
 
     def never_fits(self, amounts: Sequence[float]) -> tuple[Account, float] | None:

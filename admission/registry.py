@@ -105,8 +105,8 @@ class Registry:
         if len(calls) == 1 and calls[0].count == 1:
             call = calls[0]
             pool = call.pool
-            charge = pool.charge(call, demand.kind)
-            shape = self._shapes.get((pool, demand.held)) or self._shape((pool, demand.held), demand)
+            charge, seen = pool.charge(call, demand.kind), (pool, demand.held)
+            shape = self._shapes.get(seen) or self._shape(seen, demand)
             raw = pool.select(charge) + shape.held
             return shape.group, raw if shape.places is None else shape.arrange(raw), (charge,)
         key = (tuple([(call.pool, call.count) for call in calls]), demand.held)
@@ -116,6 +116,16 @@ class Registry:
         for call, charge in zip(calls, charges, strict=True):
             raw += tuple([n * call.count for n in call.pool.select(charge)])
         return shape.group, shape.arrange(raw + shape.held), charges
+
+    @staticmethod
+    def charges(demand: Demand) -> tuple[Charge, ...]:
+        """What one call of each kind is charged."""
+        return tuple([call.pool.charge(call, demand.kind) for call in demand.calls])
+
+    @staticmethod
+    def lasting(demand: Demand) -> bool:
+        """Whether its charges are the same whenever they are made: they follow from its calls alone."""
+        return all(call.accounting.output == "limit" for call in demand.calls)
 
     def _shape(self, key: object, demand: Demand) -> Shape:
         raw: list[Account] = [level for call in demand.calls for level in call.pool.limiter.accounts]

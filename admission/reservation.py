@@ -11,7 +11,7 @@ Held accounts are given back by `Reservation.release`, once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.errors import UndeclaredResourceError
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from .waiting import Waiting
 
 OPEN, SENT, CLOSED = range(3)
+# By names of this module: a member of an Enum is slow to look up, and a close asks for six.
+COMPLETED, RATE_LIMITED, UNKNOWN, UNSENT = (
+    OutcomeKind.COMPLETED, OutcomeKind.RATE_LIMITED, OutcomeKind.UNKNOWN, OutcomeKind.UNSENT
+)  # fmt: skip
 GIVEN_BACK = (OutcomeKind.RATE_LIMITED, OutcomeKind.OVERLOADED, OutcomeKind.REJECTED)
-UNSENT = CallOutcome(kind=OutcomeKind.UNSENT)
+NEVER_SENT = CallOutcome(kind=UNSENT)
 
 
 class Permit:
@@ -62,71 +66,69 @@ class Permit:
 
     def sent(self) -> None:
         """The first byte is about to leave. A later call changes nothing."""
-        if self._state == OPEN:
-            self._state = SENT
-            self.sent_at = now = self._admission.clock.now()
+        if self._state != OPEN:
+            return
+        self._state = SENT
+        admission, call = self._admission, self.call
+        self.sent_at = now = admission.now()
+        if self.unproduced is not None:
+            arrives, self.unproduced = arriving(call.accounting, self.unproduced)
+            admission.left(call.pool, self.waiting, arrives, now, sent=True)
             if self.unproduced is not None:
-                arrives, self.unproduced = arriving(self.call.accounting, self.unproduced)
-                self._admission.left(self.call.pool, self.waiting, arrives, sent=True)
-                if self.unproduced is not None:
-                    self._admission.growing.begin(self, now)
-            throttle = self.call.pool.limiter.throttle
-            # Sent into a hold by a job that was granted before it: its 429 would be old news.
-            if now >= throttle.held_until:
-                self._epoch = throttle.epoch
+                admission.growing.begin(self, now)
+        throttle = call.pool.limiter.throttle
+        # Sent into a hold by a job that was granted before it: its 429 would be old news.
+        if now >= throttle.held_until:
+            self._epoch = throttle.epoch
 
     def close(self, outcome: CallOutcome) -> None:
         """Settle it, teach the throttle, adopt reported limits. Only the first call counts."""
-        state, call = self._state, self.call
+        state, admission, call, waiting = self._state, self._admission, self.call, self.waiting
         if state == CLOSED:
             return
         self._state = CLOSED
+        now, pool, kind, reserved = admission.now(), call.pool, outcome.kind, self.reserved
         if call.accounting.output == "expected":
-            self._admission.growing.end(self)
+            admission.growing.end(self)
         if self.unproduced is not None:
-            self._admission.left(call.pool, self.waiting, self.unproduced)
-        if state == OPEN or outcome.kind is OutcomeKind.UNSENT:
-            self._admission.settle(call.pool, self.waiting, self.reserved, NOTHING)
+            admission.left(pool, waiting, self.unproduced, now)
+        if state == OPEN or kind is UNSENT:
+            admission.settle(pool, waiting, reserved, NOTHING, now)
             return
-        if outcome.kind is OutcomeKind.COMPLETED and call.pool.limiter.throttle.calm and not outcome.reported:
-            self._admission.settle(call.pool, self.waiting, self.reserved, self._used(outcome), sent_at=self.sent_at)
-            return
-        # A hold must stand before anything is given back, or what comes back would be sent into it.
-        self._admission.learn(call.pool, outcome, self._epoch, self.sent_at, self.reserved)
-        drained = outcome.kind is OutcomeKind.RATE_LIMITED
-        self._admission.settle(
-            call.pool, self.waiting, self.reserved, self._used(outcome), drained=drained, sent_at=self.sent_at
-        )
+        if kind is not COMPLETED or outcome.reported or not pool.limiter.throttle.calm:
+            # A hold must stand before anything is given back, or what comes back would be sent into it.
+            admission.learn(pool, outcome, self._epoch, self.sent_at, reserved)
+        used = self._used(kind, outcome, now)
+        admission.settle(pool, waiting, reserved, used, now, self.sent_at, kind is RATE_LIMITED)
 
-    def _used(self, outcome: CallOutcome) -> Charge:
-        kind, accounting = outcome.kind, self.call.accounting
-        reserved = REQUEST_ONLY if self.reserved is None else self.reserved
-        if kind is not OutcomeKind.COMPLETED and kind in GIVEN_BACK:
+    def _used(self, kind: OutcomeKind, outcome: CallOutcome, now: float) -> Charge:
+        reserved, usage, call = self.reserved or REQUEST_ONLY, outcome.usage, self.call
+        if kind is not COMPLETED and kind in GIVEN_BACK:
             return REQUEST_ONLY
-        if outcome.usage is None or kind is OutcomeKind.UNKNOWN:
+        if usage is None or kind is UNKNOWN:
             return reserved
-        used = settle_charge(accounting, outcome.usage, reserved)
-        if kind is OutcomeKind.COMPLETED and accounting.output == "expected":
-            seconds = self._admission.clock.now() - self.sent_at
-            self.call.pool.observe_output(self.call.key, self.waiting.demand.kind, used.output_tokens, seconds)
+        used = settle_charge(call.accounting, usage, reserved)
+        if kind is COMPLETED and call.accounting.output == "expected":
+            call.pool.observe_output(call.key, self.waiting.demand.kind, used.output_tokens, now - self.sent_at)
         return used
 
 
 class Reservation:
     """What a job was granted, until `release`."""
 
-    __slots__ = ("_admission", "_epochs", "_permits", "_unused", "_waiting", "released")
+    __slots__ = ("_admission", "_epochs", "_first", "_more", "_unused", "_waiting", "released")
 
-    def __init__(self, admission: Admission, waiting: Waiting) -> None:
+    def __init__(self, admission: Admission, waiting: Waiting, calls: tuple[CallCharge, ...]) -> None:
         self._admission, self._waiting = admission, waiting
-        calls = waiting.demand.calls
-        if len(calls) == 1:
-            call = calls[0]
-            self._unused, self._epochs = [call.count], [call.pool.limiter.throttle.epoch]
+        #: Of each of its calls, for how many no permit was asked yet.
+        self._unused: tuple[int, ...] = (1,)
+        if len(calls) == 1 and calls[0].count == 1:
+            self._epochs: tuple[int, ...] = (calls[0].pool.limiter.throttle.epoch,)
         else:
-            self._unused = [call.count for call in calls]
-            self._epochs = [call.pool.limiter.throttle.epoch for call in calls]
-        self._permits: list[Permit] = []
+            self._unused = tuple([call.count for call in calls])
+            self._epochs = tuple([call.pool.limiter.throttle.epoch for call in calls])
+        self._first: Permit | None = None  # most jobs ask for one
+        self._more: Sequence[Permit] = ()
         self.released = False
 
     @property
@@ -141,11 +143,11 @@ class Reservation:
     @property
     def granted_at(self) -> float:
         """The clock's instant of the grant."""
-        return self._waiting.decided_at
+        return self._waiting.seen_at
 
     @property
     def waited_s(self) -> float:
-        return self._waiting.decided_at - self._waiting.since
+        return self._waiting.seen_at - self._waiting.since
 
     @property
     def waited_by_account(self) -> Mapping[str, float]:
@@ -171,9 +173,10 @@ class Reservation:
         call, undeclared = calls[index], False
         granted: Charge | None = None
         if waiting._charges:
-            declared = self._unused[index] > 0 and not self.released
+            unused = self._unused
+            declared = unused[index] > 0 and not self.released
             if declared:
-                self._unused[index] -= 1
+                self._unused = (0,) if unused == (1,) else (*unused[:index], unused[index] - 1, *unused[index + 1 :])
                 granted = waiting._charges[index]
             undeclared = not declared or input_tokens > call.input_tokens or output_tokens > call.output_tokens
         reserved = granted
@@ -187,7 +190,12 @@ class Reservation:
             )
             reserved = self._admission.charge_more(call, reserved, waiting.demand.kind)
         permit = Permit(self._admission, waiting, call, reserved, self._epochs[index], undeclared, granted)
-        self._permits.append(permit)
+        if self._first is None:
+            self._first = permit
+        elif isinstance(self._more, list):
+            self._more.append(permit)
+        else:
+            self._more = [permit]
         return permit
 
     def _place(self, key: Hashable) -> int:
@@ -208,13 +216,22 @@ class Reservation:
         if self.released:
             return
         self.released = True
-        for permit in self._permits:
+        if self._first is not None and self._first._state == OPEN:
+            self._first.close(NEVER_SENT)
+        for permit in self._more:
             if permit._state == OPEN:
-                permit.close(UNSENT)
-        waiting = self._waiting
-        if waiting._charges and any(self._unused):
-            for call, charge, unused in zip(waiting.demand.calls, waiting._charges, self._unused, strict=True):
-                for _ in range(unused):
-                    self._admission.left(call.pool, waiting, charge)
-                    self._admission.settle(call.pool, waiting, charge, NOTHING)
-        self._admission.end(waiting)
+                permit.close(NEVER_SENT)
+        for unused in self._unused:
+            if unused:
+                self._give_back()
+                break
+        self._admission.end(self._waiting)
+
+    def _give_back(self) -> None:
+        """What its calls were granted for which no permit was asked."""
+        admission, waiting = self._admission, self._waiting
+        now = admission.now()
+        for call, charge, unused in zip(waiting.demand.calls, waiting._charges or (), self._unused):  # noqa: B905 - none where unmetered
+            for _ in range(unused):
+                admission.left(call.pool, waiting, charge, now)
+                admission.settle(call.pool, waiting, charge, NOTHING, now)

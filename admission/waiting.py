@@ -9,7 +9,7 @@ from interlock.errors import AdmissionError
 
 from .charges import Charge
 from .demand import Demand
-from .queues import REFUSED, WAITING, Group, Waiter
+from .queues import GRANTED, WAITING, Group, Waiter
 from .reservation import Reservation
 
 if TYPE_CHECKING:
@@ -21,18 +21,9 @@ STATES = ("waiting", "granted", "refused", "cancelled")
 
 
 class Waiting(Waiter):
-    """What `Admission.submit` returns. `since` and `decided_at` are instants of the clock, the latter while decided."""
+    """What `Admission.submit` returns. A million may wait, so it is small."""
 
-    __slots__ = (
-        "_admission",
-        "_charges",
-        "_error",
-        "_on_grant",
-        "_on_refuse",
-        "_reservation",
-        "decided_at",
-        "demand",
-    )
+    __slots__ = ("_admission", "_answer", "_charges", "_on_grant", "_on_refuse", "demand")
 
     sends = True
 
@@ -40,28 +31,31 @@ class Waiting(Waiter):
         self,
         admission: Admission,
         demand: Demand,
-        priced: tuple[Group, tuple[float, ...], tuple[Charge, ...]],
+        group: Group,
+        amounts: tuple[float, ...],
+        charges: tuple[Charge, ...],
         on_grant: OnGrant,
         on_refuse: OnRefuse,
         ticket: int,
         now: float,
     ) -> None:
         # Not through Waiter.__init__: this is the hot path.
-        self.group, self.amounts, self._charges = priced
-        self.rank, self.ticket, self.state = -demand.priority, ticket, WAITING
-        self.flow = self.share = self.waits = self._error = None
-        self.since = self.parked_at = self.decided_at = now
+        self.group, self.amounts, self.rank, self.ticket, self.state = group, amounts, -demand.priority, ticket, WAITING
+        self.flow = self.share = self.waits = self._answer = None
+        self.since = self.seen_at = now
         self._admission, self.demand = admission, demand
         self._on_grant: OnGrant | None = on_grant
         self._on_refuse: OnRefuse | None = on_refuse
-        #: From the grant to its delivery. Made at the grant, for it carries the throttle's epoch of that moment.
-        self._reservation: Reservation | None = None
+        #: What each of its calls is charged, empty where it goes unmetered. None while it waits and they follow from
+        #: the calls alone: then they are made again at the grant.
+        self._charges: tuple[Charge, ...] | None = charges
 
-    _error: AdmissionError | None
+    #: From the decision to its delivery. A reservation is made at the grant: it carries the epoch of that moment.
+    _answer: Reservation | AdmissionError | None
 
     def look(self) -> None:
         """What its answers are expected to put out may have been learnt while it waited."""
-        if self.demand.calls and self.demand.calls[0].accounting.output == "expected" and self._charges:
+        if self._charges and self.demand.calls[0].accounting.output == "expected":
             group, amounts, charges = self._admission.price(self.demand)
             if group is self.group:
                 self.amounts, self._charges = amounts, charges
@@ -71,9 +65,14 @@ class Waiting(Waiter):
         """`waiting`, `granted`, `refused` or `cancelled`."""
         return STATES[self.state]
 
+    @property
+    def decided_at(self) -> float | None:
+        """The clock's instant of the decision; None while it waits."""
+        return None if self.state == WAITING else self.seen_at
+
     def waited_s(self, now: float) -> float:
         """Seconds it waits, or has waited until it was decided."""
-        return (now if self.state == WAITING else self.decided_at) - self.since
+        return (now if self.state == WAITING else self.seen_at) - self.since
 
     def cancel(self) -> bool:
         """See `Admission.cancel`."""
@@ -81,16 +80,18 @@ class Waiting(Waiter):
 
     def deliver(self) -> None:
         """Tell whoever asked. Once; nothing after a cancel."""
-        grant, refuse, reservation = self._on_grant, self._on_refuse, self._reservation
-        self._on_grant = self._on_refuse = self._reservation = None
-        if reservation is not None and grant is not None:
-            try:
-                grant(reservation)
-            except BaseException:
-                reservation.release()
-                raise
-        elif self.state == REFUSED and refuse is not None and self._error is not None:
-            refuse(self._error)
+        answer, grant, refuse = self._answer, self._on_grant, self._on_refuse
+        self._on_grant = self._on_refuse = self._answer = None
+        if answer is None or grant is None or refuse is None:
+            return
+        if self.state != GRANTED:
+            refuse(answer)  # type: ignore[arg-type]
+            return
+        try:
+            grant(answer)  # type: ignore[arg-type]
+        except BaseException:
+            answer.release()  # type: ignore[union-attr]
+            raise
 
     def __repr__(self) -> str:
         return f"<Waiting {self.demand.label or self.demand.workflow!r} {self.status}>"

@@ -48,6 +48,9 @@ class VirtualTime:
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         raise context["exception"]
 
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self  # type: ignore[comparison-overlap]
+
     async def sleep(self, delay_s: float) -> None:
         raise NotImplementedError("nothing sleeps here")
 
