@@ -63,8 +63,13 @@ def why_not(entry: ModelEntry, catalog: Catalog, credentials: Chain) -> Unable |
         credential = credential or getattr(class_, "default_credential", None)
         if credential is not None:
             shape = getattr(class_, "CREDENTIAL", None)
+            needs = getattr(class_, "needs", None)  # a provider whose credential depends on the entry
+            if needs is not None:
+                credential, shape = needs(entry, catalog.provider(entry.provider))
             given = () if shape is None else (shape,)
-            credentials.get(credential, *given)
+            known = getattr(class_, "credential_aliases", ())
+            aliases = known if credential == getattr(class_, "default_credential", None) else ()
+            credentials.get(credential, *given, aliases=aliases)
     except CredentialError as error:
         name = variable(credential or "", None)
         unset = " is not set: " in str(error) and name in str(error)

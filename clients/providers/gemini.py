@@ -23,8 +23,9 @@ from google.auth import exceptions as auth_errors
 from google.genai import errors as genai_errors, types
 
 from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.entry import ModelEntry, ProviderSettings
 from interlock.catalog.words import Depth
-from interlock.credentials import VertexCredential
+from interlock.credentials import ApiKey, Credential, VertexCredential
 from interlock.errors import CredentialError, InvalidRequestError, TransientUpstreamError, UpstreamError
 
 from ..abstract import AbstractLLMClient, Events
@@ -47,6 +48,8 @@ from .gemini_reading import read_chunk
 from .sdk import CONNECT_TIMEOUT_S, SdkChatClient, tls
 from .sse import json_events
 
+#: The credential that names a project and a location. Ids that begin with it are of its kind.
+GOOGLE_CLOUD = "google-cloud"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LEVELS: Mapping[Depth, str] = {
     Depth.IMMEDIATE: "minimal",
@@ -207,17 +210,23 @@ class GeminiClient(SdkChatClient):
 
     # Authentication.
 
+    @classmethod
+    def needs(cls, entry: ModelEntry, settings: ProviderSettings) -> tuple[str, type[Credential]]:
+        """Which credential an entry needs, and of which kind."""
+        named = entry.credential or settings.credential or ""
+        if named.startswith(GOOGLE_CLOUD):
+            return named, VertexCredential
+        if settings.options.get("vertex"):
+            return GOOGLE_CLOUD, VertexCredential
+        return named or "gemini-api-key", ApiKey
+
     @property
     def on_vertex(self) -> bool:
-        named = self.entry.credential or self.environment.settings.credential or ""
-        return bool(self.environment.settings.options.get("vertex")) or named.startswith("google-cloud")
+        return self.needs(self.entry, self.environment.settings)[1] is VertexCredential
 
     @property
     def credential_id(self) -> str | None:
-        if not self.on_vertex:
-            return super().credential_id
-        named = self.entry.credential or self.environment.settings.credential
-        return named if named and named.startswith("google-cloud") else "google-cloud"
+        return self.needs(self.entry, self.environment.settings)[0]
 
     @property
     def base_url(self) -> str:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from google.auth import exceptions as auth_errors
 
 from interlock.admission.outcome import OutcomeKind
+from interlock.catalog import Catalog
 from interlock.catalog.entry import Thinking
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.usage import Usage
@@ -22,6 +23,7 @@ from interlock.clients.conversation import Conversation, TextBlock, ThinkingBloc
 from interlock.clients.options import CallOptions, Tool
 from interlock.clients.response import StopReason
 from interlock.clients.simulator import Step, ToolCall
+from interlock.credentials import Chain, EnvironmentStore
 from interlock.errors import (
     CredentialError,
     EmptyResponseError,
@@ -34,6 +36,7 @@ from interlock.errors import (
     TransientUpstreamError,
     UpstreamError,
 )
+from interlock.runtime.desk import why_not
 
 from .conftest import SECRET, GoogleToken, Wire, asked
 
@@ -369,6 +372,20 @@ async def test_the_key_is_found_under_googles_own_name_too(bench, gemini):
     client, _ = bench.client(gemini, settings={"credential": "gemini-api-key"})
     bench.environ["GOOGLE_API_KEY"] = SECRET
     assert (await client.single_response("Hello.")).text
+
+
+@pytest.mark.parametrize(("settings", "environ", "callable_"), [
+    ("credential: gemini-api-key", {}, False), ("credential: gemini-api-key", {"GEMINI_API_KEY": "k"}, True),
+    ("credential: gemini-api-key", {"GOOGLE_API_KEY": "k"}, True), ("credential: other-key", {"GOOGLE_API_KEY": "k"}, False),
+    ("credential: google-cloud", {}, True), ("options: {vertex: true}", {"GOOGLE_CLOUD_PROJECT": "p"}, True),
+], ids=range(6))  # fmt: skip
+def test_whether_it_can_be_called_is_known_before_the_first_call(settings, environ, callable_):
+    catalog = Catalog.load(
+        f"providers: {{gemini: {{{settings}}}}}\nmodels: [{{id: g, grade: SMALL, provider: gemini, wire_model_id: w}}]",
+        file="test",
+    )
+    found = why_not(catalog.entries["g"], catalog, Chain(EnvironmentStore(environ)))
+    assert (found is None) is callable_
 
 
 async def test_nothing_of_the_environment_leaks_in(bench, gemini, monkeypatch):
