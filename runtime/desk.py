@@ -18,7 +18,7 @@ from interlock.catalog.picker import DefaultPicker, Picker, Situation, Unable, b
 from interlock.catalog.spec import ModelBinding, ModelSpec
 from interlock.catalog.tokens import TokenEstimator, estimate_text
 from interlock.catalog.words import Kind, OutputSize
-from interlock.clients.environment import ClientEnvironment
+from interlock.clients.environment import ClientEnvironment, DataPolicy
 from interlock.clients.registry import provider_class
 from interlock.credentials.stores import variable
 from interlock.errors import (
@@ -30,6 +30,7 @@ from interlock.errors import (
 
 from .edited import LOOK_EVERY_S, EditedCatalog
 from .routing import NOBODY, Caller, Routing
+from .settings import ModelSettings
 
 if TYPE_CHECKING:
     from interlock.admission import Admission, Clock, Pool, Timer
@@ -52,16 +53,29 @@ class Surroundings:
     wall: Callable[[], datetime]
     jitter: Callable[[], float]
     keep_text: bool
+    models: ModelSettings
 
 
-def why_not(entry: ModelEntry, catalog: Catalog, credentials: Chain) -> Unable | None:
-    """Why an entry cannot be called from here: its provider's class, its extra, its credential. None: it can."""
+def why_not(
+    entry: ModelEntry, catalog: Catalog, credentials: Chain, models: ModelSettings | None = None
+) -> Unable | None:
+    """Why an entry cannot be called from here: its provider's class, its extra, its credential, what the deployment
+    allows. None: it can."""
+    if entry.data_sharing_only and not (models or ModelSettings()).allow_data_sharing:
+        return Unable(
+            "it is served only where its provider may use what it is sent, and this deployment does not allow that",
+            "set ModelSettings(allow_data_sharing=True)",
+        )
     credential: str | None = None
     try:
         class_ = provider_class(entry.provider)
-        credential = entry.credential or catalog.provider(entry.provider).credential
+        settings = catalog.provider(entry.provider)
+        credential = entry.credential or settings.credential
         credential = credential or getattr(class_, "default_credential", None)
-        if credential is not None:
+        check = getattr(class_, "check_credentials", None)
+        if check is not None:
+            check(credential, settings, credentials)
+        elif credential is not None:
             shape = getattr(class_, "CREDENTIAL", None)
             needs = getattr(class_, "needs", None)  # a provider whose credential depends on the entry
             if needs is not None:
@@ -73,7 +87,7 @@ def why_not(entry: ModelEntry, catalog: Catalog, credentials: Chain) -> Unable |
     except CredentialError as error:
         name = variable(credential or "", None)
         unset = " is not set: " in str(error) and name in str(error)
-        return Unable(str(error), f"set {name}" if unset else "")
+        return Unable(str(error), error.remedy or (f"set {name}" if unset else ""))
     except ConfigurationError as error:
         _, install, extra = str(error).partition("pip install ")
         return Unable(str(error), f"{install}{extra}")
@@ -232,7 +246,7 @@ class ModelDesk:
         known = self._believed.get(entry.id)
         if known is not None and now < known[0]:
             return known[1]
-        reason = why_not(entry, self.catalog, self._surroundings.credentials)
+        reason = why_not(entry, self.catalog, self._surroundings.credentials, self._surroundings.models)
         self._believed[entry.id] = (now + BELIEVED_S, reason)
         return reason
 
@@ -275,6 +289,10 @@ class ModelDesk:
             limits=self.catalog.limits_of(entry)[1],
             estimator=self.estimator,
             keep_text=around.keep_text,
+            data_policy=DataPolicy(
+                mantle_strict_project=around.models.mantle_strict_project,
+                mantle_lax_project=around.models.mantle_lax_project,
+            ),
             embedding_width=self.catalog.embedding_width,
         )
 

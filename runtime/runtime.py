@@ -87,7 +87,12 @@ class Runtime:
         desk = ModelDesk(
             _catalog(settings),
             Surroundings(
-                credentials=credentials, clock=clock, wall=wall, jitter=rng.random, keep_text=settings.keep_text
+                credentials=credentials,
+                clock=clock,
+                wall=wall,
+                jitter=rng.random,
+                keep_text=settings.keep_text,
+                models=settings.models,
             ),
             admission,
             settings.models.picker() if settings.models.picker is not None else None,

@@ -13,15 +13,19 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
+from botocore.eventstream import ParserError
 from botocore.exceptions import BotoCoreError
 
 from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.credentials import ApiKey, AwsCredential
+from interlock.catalog.entry import ProviderSettings
+from interlock.credentials import ApiKey, AwsCredential, Chain
+from interlock.credentials.stores import variable
 from interlock.errors import CredentialError, UpstreamError
 
 from .sdk import SdkChatClient
 
 BEARER = "bearer-token-bedrock"
+_OF_THE_KEY = frozenset({"expiredtokenexception", "unrecognizedclientexception", "invalidsignatureexception"})
 
 
 class AwsChatClient(SdkChatClient):
@@ -32,6 +36,18 @@ class AwsChatClient(SdkChatClient):
     request_id_header = "x-amzn-requestid"
     #: The endpoint of a region.
     endpoint: ClassVar[str] = "https://bedrock-runtime.{region}.amazonaws.com"
+
+    @classmethod
+    def check_credentials(cls, credential: str | None, settings: ProviderSettings, credentials: Chain) -> None:
+        """Raise CredentialError where a call could not even be signed. Whether AWS's own chain has anything is seen at
+        the first call: to ask it may take seconds."""
+        found = AwsCredential()
+        if (credential or "").endswith(BEARER):
+            credentials.get(credential or "", ApiKey)
+        else:
+            found = credentials.get(credential or cls.default_credential or "", AwsCredential)
+        if not (settings.region or found.region):
+            raise _no_region(credential or cls.default_credential or "")
 
     @property
     def has_bearer(self) -> bool:
@@ -58,13 +74,7 @@ class AwsChatClient(SdkChatClient):
     def region(self) -> str:
         region = self.environment.settings.region or self.aws().region
         if not region:
-            credential = self.credential_id or ""
-            raise CredentialError(
-                f"{self.entry.provider} needs a region, and none is guessed: write `region` at the provider in the "
-                f"catalog, or set it with credential {credential} (AWS_REGION)",
-                credential=credential,
-                sent=False,
-            )
+            raise _no_region(self.credential_id or "")
         return region
 
     def _key(self) -> str | None:
@@ -85,6 +95,10 @@ class AwsChatClient(SdkChatClient):
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return {}  # AWS states none
 
+    def may_be_rotated(self, error: CredentialError) -> bool:
+        """AWS answers 403 to a key that is unknown, or over, too."""
+        return error.status != 403 or error.provider_code in _OF_THE_KEY
+
     def read_error(self, error: Exception) -> UpstreamError | None:
         unfound = isinstance(error, RuntimeError) and "resolve AWS credentials" in str(error)
         if unfound or isinstance(error, BotoCoreError):
@@ -95,7 +109,19 @@ class AwsChatClient(SdkChatClient):
                 sent=False,
                 provider_code=type(error).__name__,
             )
+        if isinstance(error, ParserError):
+            return self.malformed(f"sent a frame that is none of AWS's event stream ({type(error).__name__})")
         return super().read_error(error)
+
+
+def _no_region(credential: str) -> CredentialError:
+    return CredentialError(
+        f"no AWS region is set, and none is guessed: set {variable(credential, 'region')}, or write `region` at the "
+        "provider in the catalog",
+        credential=credential,
+        remedy=f"set {variable(credential, 'region')}",
+        sent=False,
+    )
 
 
 async def signed_headers(

@@ -29,7 +29,7 @@ from ..conversation import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from ..response import Piece
+from ..response import Piece, PieceKind
 from ..schema import ANTHROPIC
 from ..turns import refused
 from .aws import AwsChatClient, signed_headers
@@ -115,7 +115,7 @@ class BedrockConverseClient(AwsChatClient):
         ThinkingBlock: _thinking,
     }
     takes = frozenset({"temperature", "top_p", "stop", "tools", "tool_choice"})
-    reserved = frozenset({"modelId", "messages", "inferenceConfig", "toolConfig", "system"})
+    reserved = AwsChatClient.reserved | {"modelId", "inferenceConfig", "toolConfig", "system"}
     dialect = ANTHROPIC
     signs_as: ClassVar[str | None] = "bedrock-converse"
 
@@ -154,6 +154,9 @@ class BedrockConverseClient(AwsChatClient):
                 turns.append({"role": message.role, "content": parts})
         if not turns:
             raise refused("the conversation holds nothing that can be sent", model=self.entry.id)
+        last = turns[-1]["content"][-1]
+        if turns[-1]["role"] == "assistant" and "text" in last:
+            last["text"] = last["text"].rstrip()  # white space at the end of a begun answer is refused
         return turns
 
     def _tools(self, ask: Ask) -> dict[str, Any] | None:
@@ -192,6 +195,10 @@ class BedrockConverseClient(AwsChatClient):
         read_reply(payload, draft, self._slipped)
 
     def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]:
+        if isinstance(event, dict):  # a server that answered whole
+            read_reply(event, draft, self._slipped)
+            draft.complete = True
+            return (Piece(kind=PieceKind.TEXT, text=draft.partial),) if draft.partial else ()
         name, payload = event
         if name == "error":
             raise self._said_no(None, payload, None)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from botocore.eventstream import EventStreamBuffer, ParserError
+from botocore.eventstream import EventStreamBuffer
 
 from ..answer import Draft
 from ..response import Piece, StopReason
@@ -27,21 +27,16 @@ Slipped = Callable[[str, Draft], Exception]
 
 
 class FrameDecoder:
-    """Bytes in, (event's name, its payload) out. An exception frame comes out as `error`."""
+    """Bytes in, (event's name, its payload) out. An exception frame comes out as `error`. Raises botocore's
+    `ParserError`, or ValueError for a payload that is no JSON object."""
 
     def __init__(self) -> None:
         self._buffer = EventStreamBuffer()
 
     def feed(self, chunk: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
         self._buffer.add_data(chunk)
-        try:
-            for message in self._buffer:
-                yield _event(message.headers, message.payload)
-        except ParserError as error:
-            problem = type(error).__name__
-        else:
-            return
-        raise ValueError(f"a frame that is none of AWS's event stream ({problem})")
+        for message in self._buffer:
+            yield _event(message.headers, message.payload)
 
 
 def _event(headers: Mapping[str, Any], payload: bytes) -> tuple[str, Mapping[str, Any]]:

@@ -256,8 +256,11 @@ class SdkChatClient(AbstractLLMClient):
             credential=self.credential_id,
             now=self.environment.wall(),
         )
-        # 403 is about access, which another key of the same account has not either.
-        return self._rotated(error) if isinstance(error, CredentialError) and error.status != 403 else error
+        return self._rotated(error) if isinstance(error, CredentialError) and self.may_be_rotated(error) else error
+
+    def may_be_rotated(self, error: CredentialError) -> bool:
+        """Whether another key might do. 403 is about access, which another key of the same account has not either."""
+        return error.status != 403
 
     def _rotated(self, error: CredentialError) -> UpstreamError:
         """A key that was refused is read again. A new one makes another try worthwhile."""

@@ -258,13 +258,14 @@ class StreamBufferError(UpstreamError):
 
 
 class CredentialError(UpstreamError):
-    """A credential is missing, malformed or refused. Names the credential id and where it was looked for."""
+    """A credential is missing, malformed or refused. Names the credential id and where it was looked for. `remedy` is
+    what would help, in two words, where that is known."""
 
     code = "credential"
 
-    def __init__(self, message: str, *, credential: str | None = None, **known: Any) -> None:
+    def __init__(self, message: str, *, credential: str | None = None, remedy: str = "", **known: Any) -> None:
         super().__init__(message, **known)
-        self.credential = credential
+        self.credential, self.remedy = credential, remedy
 
 
 class InvalidRequestError(UpstreamError):

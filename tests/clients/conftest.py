@@ -105,13 +105,22 @@ class Wire:
     names_requests: bool = True  # errors carry an id
     streams_by_body: bool = True  # or by its path
     sees_http: bool = True  # or only what a library makes of it
+    hints: bool = True  # a 429 says how long to wait
+    names_model: bool = True  # an answer says which model it is of
+    fetches: bool = True  # takes an image's address
 
     @property
     def id(self) -> str:
         return self.name or self.key
 
     def url(self, provider: SimulatedProvider) -> str:
-        urls = {"anthropic": provider.anthropic_url, "gemini": provider.gemini_url}
+        urls = {
+            "anthropic": provider.anthropic_url,
+            "gemini": provider.gemini_url,
+            "invoke": provider.bedrock_url,
+            "converse": provider.bedrock_url,
+            "mantle": provider.mantle_url,
+        }
         return urls.get(self.speaks, provider.openai_url)
 
 
@@ -126,6 +135,7 @@ def google_token(client: Any) -> None:
 
 
 GEMINI = Wire("gemini", "gemini", overload=TransientUpstreamError, names_requests=False, streams_by_body=False)
+AWS = {"credential": "test-aws", "region": "eu-west-1"}
 WIRES = (
     Wire("anthropic-direct", "anthropic"),
     Wire("simulated", "anthropic"),
@@ -142,6 +152,20 @@ WIRES = (
         sees_http=False,
         overload=TransientUpstreamError,
     ),
+    Wire(
+        "anthropic-bedrock", "invoke", settings=AWS, overload=TransientUpstreamError, streams_by_body=False, hints=False
+    ),
+    Wire("anthropic-bedrock-mantle", "mantle", settings=AWS),
+    Wire(
+        "bedrock-converse",
+        "converse",
+        settings=AWS,
+        overload=TransientUpstreamError,
+        streams_by_body=False,
+        hints=False,
+        names_model=False,
+        fetches=False,
+    ),
     replace(GEMINI, name="vertex", settings={"options": {"vertex": True}, "region": "global"}, authorize=google_token),
 )
 #: Ways of a key whose wire is another one's: the contract is enough.
@@ -154,7 +178,9 @@ class Bench:
 
     def __init__(self, provider: SimulatedProvider) -> None:
         self.provider = provider
-        self.environ = {"TEST_KEY": SECRET}
+        self.environ = {
+            "TEST_KEY": SECRET, "TEST_AWS_ACCESS_KEY_ID": "AKIATEST", "TEST_AWS_SECRET_ACCESS_KEY": SECRET,
+        }  # fmt: skip
         self._clients: list[AbstractLLMClient] = []
 
     def script(self, *steps: Step) -> None:
@@ -251,6 +277,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         wires = [wire for wire in WIRES if whole or wire.id not in ALIKE]
         wires = [wire for wire in wires if not (thin and wire.id == "vertex")]
         metafunc.parametrize("wire", wires, ids=[wire.id for wire in wires])
+
+
+@pytest.fixture
+def wires() -> Mapping[str, Wire]:
+    """Every way of a key, by its name."""
+    return {wire.id: wire for wire in WIRES}
 
 
 @pytest.fixture(params=[wire for wire in WIRES if wire.speaks == "anthropic"][:1], ids=lambda wire: wire.key)

@@ -96,10 +96,10 @@ async def test_the_hint_and_the_request_id_travel(bench, wire):
     bench.script(Step.rate_limited(7))
     with pytest.raises(RateLimitedError) as caught:
         await client.single_response("Hello.")
-    assert caught.value.retry_after_s == 7
+    assert caught.value.retry_after_s == (7 if wire.hints else None)
     assert caught.value.request_id or not wire.names_requests
     assert seat.last.request_id == caught.value.request_id
-    assert seat.permits[0].outcome.retry_after_s == 7
+    assert seat.permits[0].outcome.retry_after_s == (7 if wire.hints else None)
 
 
 @pytest.mark.parametrize("hint", [60, 61, 600, 133107])
@@ -108,8 +108,8 @@ async def test_b48_long_retry_after(bench, wire, hint):
     bench.script(Step.rate_limited(hint))
     with pytest.raises(RateLimitedError) as caught:
         await client.single_response("Hello.")
-    assert caught.value.retry_after_s == hint
-    assert seat.permits[0].outcome.retry_after_s == hint
+    assert caught.value.retry_after_s == (hint if wire.hints else None)
+    assert seat.permits[0].outcome.retry_after_s == caught.value.retry_after_s
     assert bench.provider.count == 1
 
 

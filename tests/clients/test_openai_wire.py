@@ -242,11 +242,18 @@ async def test_b43_a_google_error_in_a_list(bench, openai):
 
 
 COUNTED = {"input_tokens": 9, "output_tokens": 4}
+MESSAGE = {
+    "type": "message", "model": "served", "content": [{"type": "text", "text": "All at once."}],
+    "stop_reason": "end_turn", "usage": COUNTED,
+}  # fmt: skip
 WHOLE = {
     "openai": completion(role="assistant", content="All at once."),
-    "anthropic": {
-        "type": "message", "model": "served", "content": [{"type": "text", "text": "All at once."}],
-        "stop_reason": "end_turn", "usage": COUNTED,
+    "anthropic": MESSAGE,
+    "invoke": MESSAGE,
+    "mantle": MESSAGE,
+    "converse": {
+        "output": {"message": {"role": "assistant", "content": [{"text": "All at once."}]}}, "stopReason": "end_turn",
+        "usage": {"inputTokens": 9, "outputTokens": 4},
     },
     "responses": {
         "object": "response", "model": "served", "status": "completed", "usage": COUNTED,

@@ -129,6 +129,16 @@ def fitted(call: dict[str, Any], takes: frozenset[str]) -> dict[str, Any]:
     return {**call, "options": replace(call["options"], **names)}
 
 
+def with_bytes(conversation: Conversation) -> Conversation:
+    """The conversation with every image as its bytes."""
+
+    def fetched(block: Any) -> Any:
+        return ImageBlock(data=PIXEL, cache=block.cache) if isinstance(block, ImageBlock) else block
+
+    messages = [replace(message, blocks=tuple(map(fetched, message.blocks))) for message in conversation.messages]
+    return replace(conversation, messages=tuple(messages))
+
+
 def golden(wire: Any, case: str) -> Any:
     name = "anthropic-direct" if wire.key == "simulated" else wire.key
     return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))[case]
@@ -136,6 +146,8 @@ def golden(wire: Any, case: str) -> Any:
 
 def asking(bench: Any, wire: Any, case: str) -> tuple[Any, Any, dict[str, Any]]:
     conversation, call, entry = CASES[case]
+    if not wire.fetches and isinstance(conversation, Conversation):
+        conversation = with_bytes(conversation)
     takes = provider_class(wire.key).takes
     call, entry = fitted(call, takes), dict(entry)
     entry["parameters"] = {name: value for name, value in entry.get("parameters", {}).items() if name in takes}

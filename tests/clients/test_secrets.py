@@ -93,8 +93,11 @@ async def test_the_environment_does_not_leak_in(bench, wire, monkeypatch):
     monkeypatch.setenv("OPENAI_ORG_ID", "org-leaked")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "project-leaked")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "admin-leaked")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "token-leaked")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIALEAKED")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "leaked")
     client, _ = bench.client(wire)
-    async with SimulatedProvider(keys=[SECRET]) as provider:
+    async with SimulatedProvider(keys=[SECRET, bench.environ["TEST_AWS_ACCESS_KEY_ID"]]) as provider:
         other, _ = bench.client(wire, base_url=wire.url(provider))
         await other.single_response("Hello.")  # a provider that knows our key alone takes it
         await other.stream_response("Hello.").finish()
@@ -123,7 +126,7 @@ async def test_b75_a_rotated_key_is_taken_up_after_a_401(bench, wire):
         with pytest.raises(CredentialError) as refused:
             await client.single_response("Hello.")
         assert not refused.value.retryable
-        bench.environ["TEST_KEY"] = "sk-the-new-key-9876543210"
+        bench.environ |= dict.fromkeys(("TEST_KEY", "TEST_AWS_ACCESS_KEY_ID"), "sk-the-new-key-9876543210")
         with pytest.raises(TransientUpstreamError) as rotated:
             await client.single_response("Hello.")  # sent with the old one, which is still held
         assert rotated.value.provider_code == "credential_rotated"
