@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class Surroundings:
     wall: Callable[[], datetime]
     jitter: Callable[[], float]
     keep_text: bool
-    models: ModelSettings
+    models: ModelSettings = field(default_factory=ModelSettings)
 
 
 def why_not(
