@@ -173,17 +173,9 @@ class Admission:
         return self._registry.price(demand)
 
     def _grant(self, waiting: Waiting) -> None:
-<<<<<<< HEAD
-        charges = waiting._charges
-        if charges is None:
-            charges = waiting._charges = self._registry.charges(waiting.demand)
+        if waiting._charges is None:
+            waiting._charges = self._registry.charges(waiting.demand)
         waiting._answer = Reservation(self, waiting, waiting.demand.calls)
-        if charges:
-            for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
-                level.unsent += n
-=======
-        waiting._reservation = Reservation(self, waiting)
->>>>>>> shared
         self._granted += 1
         self._delivery.put(waiting)
 
