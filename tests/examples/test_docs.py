@@ -109,7 +109,7 @@ def test_every_block_and_example_is_well_typed(tmp_path: Path) -> None:
     sources = [block for page in (readme, *PAGES.values()) for block in blocks_of(page, "python")]
     for number, source in enumerate(sources):
         (tmp_path / f"block_{number}.py").write_text(source, encoding="utf-8")
-    files = [*sorted(map(str, tmp_path.glob("*.py"))), *sorted(map(str, (ROOT / "examples").glob("*.py")))]
+    files = [*sorted(map(str, tmp_path.glob("*.py"))), *sorted(map(str, (ROOT / "examples").rglob("*.py")))]
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert (done.stdout, done.returncode) == ("", 0)
