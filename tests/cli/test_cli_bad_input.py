@@ -202,7 +202,7 @@ def test_as_a_process(tmp_path: Path) -> None:
 
 def test_without_any_key_one_sentence_says_which_to_set(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the catalog that ships, which names 27 models for this grade."""
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     folder.lines(GOOD)
     code = "from interlock.runtime.cli import main; main()"
@@ -215,8 +215,8 @@ def test_without_any_key_one_sentence_says_which_to_set(folder: Any, monkeypatch
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(
-        "interlock: no chat model for SMALL can be called: set ANTHROPIC_API_KEY, or set OPENAI_API_KEY, or name "
-        "another catalog (--catalog FILE"
+        "interlock: no chat model for SMALL can be called: set ANTHROPIC_API_KEY, or set OPENAI_API_KEY, or set "
+        "AWS_REGION, or set GEMINI_API_KEY, or name another catalog (--catalog FILE"
     )
     assert folder.names() == before
     told = subprocess.run(

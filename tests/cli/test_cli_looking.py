@@ -82,12 +82,14 @@ def test_one_entry_is_shown_in_full(folder: Any) -> None:
 
 
 def test_what_can_be_called_is_shown_and_what_would_help(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    for name in ("ANTHROPIC_API_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(folder.path))
     rows = {line.split()[0]: line for line in folder.call("catalog", "show").stdout.splitlines()}
     assert " yes " in rows["wordllama"]
     assert "no: set ANTHROPIC_API_KEY" in rows["claude-haiku-direct"]
-    assert "no: no such provider" in rows["gemini-flash"]
+    assert "no: set AWS_REGION" in rows["claude-haiku-bedrock"]
+    assert "no: no such provider" in rows["titan-embedding"]
     shown = folder.call("catalog", "show", "claude-haiku-direct").stdout
     assert "# cannot be called now: credential anthropic-api-key is not set" in shown
 
