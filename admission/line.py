@@ -79,6 +79,9 @@ class Line:
         # Nobody has a claim, and its share would cost nothing: the common case, kept short.
         free = not self.waiting and lead.vtime >= lead.furthest and group.plain
         if free and self._take_offered(group.accounts, waiter.amounts, now):
+            if waiter.sends:
+                for level, n in zip(group.meters, waiter.amounts):  # noqa: B905 - held amounts follow
+                    level.unsent += n
             self._granted(waiter)
             return True
         self._join(waiter, workflow)
