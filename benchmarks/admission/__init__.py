@@ -1,5 +1,6 @@
 """What admission costs and what it achieves.
 
-`python -m benchmarks.admission` prints the tables of this folder: `cpu` (microseconds and bytes), `head`
-(why a large call is protected: a picture).
+`python -m benchmarks.admission` prints the tables of this folder: `cpu` (microseconds and bytes), `settling` (goodput,
+refusals and waits over simulated hours). By name only: `peers` (beside what else there is: the better part of an hour),
+`head` (why a large call is protected: a picture).
 """

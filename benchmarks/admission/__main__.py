@@ -1,21 +1,20 @@
 """`python -m benchmarks.admission [NAME ...]`: the tables of this folder, each in a process of its own.
 
-Without a name: those that take minutes. `peers` is run only when it is named: it takes the better part of an hour and
-installs what it compares with.
+Without a name: `cpu` and `settling`. `peers` is run only when it is named: it takes the better part of an hour and
+installs what it compares with; and `head`, which draws a picture.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
 USUAL = ("cpu", "settling")
-ON_REQUEST = ("peers",)
+ON_REQUEST = ("peers", "head")
 
 
 def main() -> int:
-    names = sys.argv[1:] or [name for name in USUAL if importlib.util.find_spec(f"{__package__}.{name}")]
+    names = sys.argv[1:] or list(USUAL)
     unknown = [name for name in names if name not in (*USUAL, *ON_REQUEST)]
     if unknown:
         print(f"no benchmark {unknown[0]}: there are {', '.join((*USUAL, *ON_REQUEST))}", file=sys.stderr)

@@ -145,7 +145,8 @@ class Waited(NamedTuple):
 
 
 def _large(result: Result, came: Mapping[int, float]) -> list[Waited]:
-    """The waits of the very large calls, beside their fair turns; those whose turn had not come are left out."""
+    """The waits of the very large calls that ended in the window or not at all, beside their fair turns; those whose
+    turn had not come are left out."""
     row = result.row
     sizes = sizes_of(row.seed, max((one.call for one in result.asked), default=-1) + 1)
     asked = sorted((one for one in result.asked if one.at_s < row.until_s), key=lambda one: one.at_s)
@@ -158,7 +159,8 @@ def _large(result: Result, came: Mapping[int, float]) -> list[Waited]:
     for one, finish_s in zip(asked, finishes, strict=True):
         served_s = came.get(one.call, row.until_s)
         is_open = served_s >= row.until_s
-        if sizes[one.call].input_tokens != LARGE_INPUT_TOKENS or (is_open and finish_s >= row.until_s):
+        is_due = not is_open or finish_s < row.until_s
+        if sizes[one.call].input_tokens != LARGE_INPUT_TOKENS or not is_due or served_s < row.since_s:
             continue
         waited_s = min(served_s, row.until_s) - one.at_s
         found.append(Waited(waited_s, waited_s / max(finish_s - one.at_s, LEAST_TURN_S), is_open))

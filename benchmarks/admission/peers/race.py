@@ -146,7 +146,7 @@ def _keep(row: Row, runners: list[Running], raw: Path, loads: list[float], busy:
     ours = sum(report["provider_cpu_s"] + report["client_cpu_s"] for report in reports.values()) / lasts_s
     machine = {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()), "cpus": os.cpu_count(), "beside": sorted(reports),
-        "loads": loads, "busy": round(busy, 3), "ours_cores": round(ours, 3),
+        "loads": loads, "busy": round(busy, 3), "ours_cores": round(ours, 3), "nice": os.nice(0),
     }  # fmt: skip
     for name, report in reports.items():
         text = json.dumps({"row": asdict(row), "contender": name, "machine": machine, **report})

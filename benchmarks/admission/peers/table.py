@@ -85,11 +85,12 @@ def _machine(results: Sequence[Result]) -> str:
     loads = ", ".join(f"{median(one['loads'] or [0.0]):.1f}" for one in heats.values())
     busy = ", ".join(f"{one['busy']:.0%}" for one in heats.values())
     ours = ", ".join(f"{one['ours_cores']:.2f}" for one in heats.values())
+    nice = f" (at nice {first_machine['nice']})" if (first_machine := results[0].machine).get("nice") else ""
     seconds = f"Goodput and waits from second {first.since_s:.0f} to {first.until_s:.0f}."
     dates = sorted({one.machine["date"] for one in results})
     return (
         f"{seconds} Run {dates[0]} UTC, {results[0].machine['cpus']} CPUs; load average {loads}; all processes of the "
-        f"benchmark used {ours} of a core; the CPUs were {busy} busy with these and everything else."
+        f"benchmark{nice} used {ours} of a core; the CPUs were {busy} busy with these and everything else."
     )
 
 
