@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
@@ -23,7 +24,10 @@ settings.load_profile("interlock")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seeds", type=int, default=250, help="how many seeds tests/simulation runs")
+    seeds = 1_000 if os.environ.get("CI") else 250
+    parser.addoption(
+        "--seeds", type=int, default=seeds, help="how many seeds tests/simulation runs (1,000 where CI is)"
+    )
     parser.addoption("--seed", type=int, action="append", help="run tests/simulation with this seed only")
 
 

@@ -49,10 +49,17 @@ class Against(RuleBasedStateMachine):
         super().__init__()
         self.loop, self.clock = asyncio.new_event_loop(), ManualClock()
         self.model = Model(self.clock.now())
-        machine = self
+        machine, self.seen = self, False
 
         class Watched(Line):
             __slots__ = ()
+
+            def take_now(self, waiter: Any, workflow: str, now: float) -> bool:
+                machine.seen = False
+                taken = super().take_now(waiter, workflow, now)
+                if taken and not machine.seen:  # the short way, where nobody waits
+                    machine.about_to_go(waiter, now)
+                return taken
 
             def _take(self, waiter: Any, now: float) -> None:
                 machine.about_to_go(waiter, now)
@@ -80,7 +87,7 @@ class Against(RuleBasedStateMachine):
     # The moment of a grant.
 
     def about_to_go(self, waiter: Any, now: float) -> None:
-        model = self.model
+        model, self.seen = self.model, True
         asked = next((one for one in model.asked if one.waiting is waiter), None)
         if asked is None:
             asked = self.submitting
