@@ -80,8 +80,11 @@ class Account:
     def take(self, now: float, amount: float) -> None:
         raise NotImplementedError
 
-    def offer(self, now: float, amount: float) -> bool:
-        """`free` and `take` in one, for `PLAIN` accounts on which nobody has a claim: take it if it is there."""
+    def offer(self, now: float, amount: float, sends: bool) -> bool:
+        """`free` and `take` in one, for `PLAIN` accounts on which nobody has a claim: take it if it is there.
+
+        `sends`: it leaves later, and `left` is told.
+        """
         return False
 
     def give(self, now: float, amount: float) -> None:
@@ -129,7 +132,7 @@ class Gate(Account):
     def take(self, now: float, amount: float) -> None:
         self.used += amount
 
-    def offer(self, now: float, amount: float) -> bool:
+    def offer(self, now: float, amount: float, sends: bool) -> bool:
         used = self.used + amount
         if used > self.capacity:
             return False
@@ -241,7 +244,7 @@ class Level(Account):
         full_at = self.full_at
         self.full_at = (full_at if full_at > now else now) + amount / self.rate
 
-    def offer(self, now: float, amount: float) -> bool:
+    def offer(self, now: float, amount: float, sends: bool) -> bool:
         if now < self.held_until or self.owed:
             return False
         full_at, rate, room = self.full_at, self.rate, self.capacity - amount + EPS
@@ -250,6 +253,8 @@ class Level(Account):
         if (full_at - now) * rate > room or self.unsent > room:
             return False
         self.full_at = full_at + amount / rate
+        if sends:
+            self.unsent += amount
         return True
 
     def left(self, now: float, amount: float) -> None:
@@ -326,7 +331,7 @@ class OpenLevel(Level):
             return -inf
         return inf
 
-    def offer(self, now: float, amount: float) -> bool:
+    def offer(self, now: float, amount: float, sends: bool) -> bool:
         return self.credits == inf and now >= self.held_until and not self.owed
 
     def level(self, now: float) -> float:

@@ -77,12 +77,7 @@ class Line:
         """Grant it at once if nobody of its group waits and everything fits behind the older heads' claims."""
         group, lead = waiter.group, waiter.group.lead
         # Nobody has a claim, and its share would cost nothing: the common case, kept short.
-        free = not self.waiting and lead.vtime >= lead.furthest and group.plain
-        if free and self._take_offered(group.accounts, waiter.amounts, now):
-            if waiter.sends:
-                for level, n in zip(group.meters, waiter.amounts):  # noqa: B905 - held amounts follow
-                    level.unsent += n
-            self._granted(waiter)
+        if not self.waiting and lead.vtime >= lead.furthest and group.plain and self._take_offered(waiter, now):
             return True
         self._join(waiter, workflow)
         if group.waiting or self._short(group, waiter.amounts, waiter.rank, waiter.ticket, now) is not None:
@@ -90,14 +85,17 @@ class Line:
         self._take(waiter, now)
         return True
 
-    @staticmethod
-    def _take_offered(accounts: Sequence[Account], amounts: Sequence[float], now: float) -> bool:
+    def _take_offered(self, waiter: Waiter, now: float) -> bool:
         """Take all of it if it is there, or nothing, without asking who claims what."""
+        accounts, amounts, sends = waiter.group.accounts, waiter.amounts, waiter.sends
         for i, account in enumerate(accounts):
-            if not account.offer(now, amounts[i]):
+            if not account.offer(now, amounts[i], sends):
                 for taken, n in zip(accounts[:i], amounts):  # noqa: B905 - those before it
+                    if sends:
+                        taken.left(now, n)
                     taken.give(now, n)
                 return False
+        self._granted(waiter)
         return True
 
     def enter(self, waiter: Waiter, workflow: str, now: float) -> list[Waiter]:

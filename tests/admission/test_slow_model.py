@@ -65,6 +65,12 @@ class Against(RuleBasedStateMachine):
                 machine.about_to_go(waiter, now)
                 super()._take(waiter, now)
 
+            def _take_offered(self, waiter: Any, now: float) -> bool:
+                went = super()._take_offered(waiter, now)
+                if went:
+                    machine.about_to_go(waiter, now)
+                return went
+
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(controller, "Line", Watched)
             self.admission = Admission(self.clock, jitter=lambda: 0.0, transit_s=0.0)
