@@ -1,6 +1,7 @@
 """Is a plan right? The demo on a few entries, then a forecast of all of it from that record, then all of it; repeated.
 
-`python -m benchmarks.plan` prints forecast beside fact, and how fast calls are simulated.
+`python -m benchmarks.plan` prints forecast beside fact, and how fast calls are simulated. A goodput well below 100%
+says that the machine, not a limit, held that run.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def demo(entries: int, folder: Path) -> DemoReport:
 
 def compare(entries: int, repeats: int) -> Table:
     shown = Table(title=f"The demo on {entries} entries, planned from a record of {FEW}", title_justify="left")
-    for name in ("run", "time, s", "forecast, s", "off by", "cost, USD", "forecast, USD", "off by"):
+    for name in ("run", "time, s", "forecast, s", "off by", "goodput", "cost, USD", "forecast, USD", "off by"):
         shown.add_column(name, justify="right")
     for number in range(1, repeats + 1):
         with tempfile.TemporaryDirectory() as name:
@@ -50,6 +51,7 @@ def compare(entries: int, repeats: int) -> Table:
             f"{wall_s:.1f}",
             f"{time_s:.1f}",
             f"{time_s / wall_s - 1:+.1%}",
+            f"{report.interlock.goodput or 0:.0%}",
             f"{cost:.4f}",
             f"{money:.4f}",
             f"{money / cost - 1:+.1%}",

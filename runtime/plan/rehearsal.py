@@ -12,9 +12,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import Context, ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.trace import NoOpTracerProvider
 
 from interlock.admission import Admission, SpendGate
 from interlock.admission.virtual import LoopClock, NothingWillHappen, VirtualLoop
@@ -65,7 +68,8 @@ _SEEN: ContextVar[frozenset[int]] = ContextVar("interlock_plan_seen", default=fr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """`lines` in their order. `failed` counts the lines whose code raised, by what it said; `notes` are in words.
+    """`lines` in their order. `failed` counts the lines whose code raised, by what the first of its kind said;
+    `notes` are in words.
 
     `pairs` are (estimated, used) input tokens by model, of calls that the record has too.
     """
@@ -112,6 +116,7 @@ async def _rehearse(
 ) -> Rehearsed:
     dispatcher = Rehearsal(settings, catalog, sizes, seed=seed, run_steps=run_steps)
     failed: Counter[str] = Counter()
+    examples: dict[type[Exception], str] = {}
     lines: list[PlannedLine] = []
     first: Exception | None = None
     for number, keywords in enumerate(arguments, start=1):
@@ -121,7 +126,8 @@ async def _rehearse(
             raise
         except Exception as error:
             first = first or error
-            failed[f"{type(error).__name__}: {error}"] += 1
+            example = examples.setdefault(type(error), f"{type(error).__name__}: {error}")
+            failed[example] += 1
         progress(number)
     if first is not None and not lines:
         raise RehearsalError(
@@ -214,7 +220,7 @@ class Rehearsal(Dispatcher):
         picker = settings.models.picker() if settings.models.picker is not None else None
         self.plan_desk = PlanDesk(catalog, around, admission, picker)
         super().__init__(
-            settings,
+            replace(settings, tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider()),
             clock=clock,
             wall=around.wall,
             rng=rng,
@@ -360,9 +366,8 @@ class Rehearsal(Dispatcher):
         if inspect.getmodule(type(job)) is None or not type(job).__module__.startswith("interlock.runtime."):
             self._not_run[f"job {job_name(job)}"] += 1
         calls = tuple(_planned(binding) for binding in prepared.bindings)
-        held = tuple((need.provider.name, 1) for need in prepared.databases)
-        if prepared.demand is not None:
-            held = tuple((account.name, amount) for account, amount in prepared.demand.held)
+        demand = prepared.demand
+        held = () if demand is None else tuple((account.name, amount) for account, amount in demand.held)
         begun_s = max((self._ended_at[place] for place in after), default=self._began_s)
         self._jobs.append(
             PlannedJob(
@@ -375,6 +380,7 @@ class Rehearsal(Dispatcher):
                 priority=execution.priority,
                 max_wait_s=job.max_wait_s,
                 overflow=job.overflow,
+                kind=None if demand is None else demand.kind,
             )
         )
 

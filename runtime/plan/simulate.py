@@ -64,7 +64,7 @@ class Used:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
     """How it went. `finish_s` counts from the beginning; `short_s` is for how long somebody stood short of an account.
-    `refused` counts what admission refused, by its words; `failed` the lines that ended with it."""
+    `refused` counts what admission refused, by the words of the first of its kind; `failed` the lines it ended."""
 
     finish_s: float
     lines: int
@@ -93,6 +93,7 @@ class _Simulation:
         self._followers: dict[int, tuple[list[int], list[list[int]]]] = {}
         self._used: dict[str, Used] = {}
         self.refused: Counter[str] = Counter()
+        self._words: dict[tuple[type, str | None], str] = {}
         self._with_levels = levels
 
     async def run(self) -> Simulated:
@@ -181,8 +182,14 @@ class _Simulation:
                     max_wait_s=job.max_wait_s,
                     overflow=job.overflow,
                     label=job.name,
+                    kind=job.kind,
                 )
         return self._demands[id(job)]
+
+    def refuse(self, error: InterlockError) -> None:
+        """Count it with those of its kind, under the words of the first."""
+        kind = (type(error), getattr(error, "account", None))
+        self.refused[self._words.setdefault(kind, str(error))] += 1
 
     def spend(self, entry: ModelEntry, usage: Usage) -> None:
         used = self._used.get(entry.id)
@@ -244,7 +251,7 @@ class _Line:
         self._end_if_over()
 
     def refused(self, error: InterlockError) -> None:
-        self._simulation.refused[str(error)] += 1
+        self._simulation.refuse(error)
         self.broken = True
         self._running -= 1
         self._simulation.loop.call_soon(self._end_if_over)

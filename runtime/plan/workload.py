@@ -40,7 +40,7 @@ class PlannedCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
     """`after` are the places in its line of the jobs that end before it is submitted, `delay_s` seconds later; `held`
-    is what it holds beside the calls, by the account's name."""
+    is what it holds beside the calls, by the account's name; `kind` what its calls have in common with others."""
 
     name: str
     calls: tuple[PlannedCall, ...] = ()
@@ -51,6 +51,7 @@ class PlannedJob:
     priority: int = 0
     max_wait_s: float | None = None
     overflow: Literal["fail", "proceed"] = "fail"
+    kind: Hashable = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

