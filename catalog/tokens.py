@@ -94,11 +94,15 @@ class TokenEstimator:
     """Estimates per model. Each report moves that model's factor towards reported / estimated, upwards faster.
 
     So the factor settles above the middle of the reports, and a provider's limit is not passed by requests that turn
-    out larger than estimated. It costs no throughput: what was charged too much comes back when the call ends.
+    out larger than estimated. It costs no throughput: what was charged too much comes back when the call ends. Until
+    `ENOUGH` reports have come it only goes up: one small request at the start says little about the others, and a
+    first burst that is estimated too low is sent whole before its own reports can say so.
     """
 
     #: A factor stays within these, so one odd report (a cache counted twice) cannot stop a model or flood it.
     LOWEST, HIGHEST = 0.25, 4.0
+    #: Reports before a factor goes down.
+    ENOUGH = 50
     #: The weight of a new report once there are many: one that says less, and one that says more.
     WEIGHT, WEIGHT_UP = 0.03, 0.5
 
@@ -124,5 +128,8 @@ class TokenEstimator:
         known = self._corrections.setdefault(model_id, _Correction())
         ratio = min(max(reported / raw, self.LOWEST), self.HIGHEST)
         known.seen += 1
-        weight = self.WEIGHT_UP if ratio > known.factor else max(1 / (known.seen + 1), self.WEIGHT)
-        known.factor += weight * (ratio - known.factor)
+        if ratio > known.factor:
+            known.factor += self.WEIGHT_UP * (ratio - known.factor)
+        elif known.seen > self.ENOUGH:
+            weight = max(1 / (known.seen - self.ENOUGH + 1), self.WEIGHT)
+            known.factor += weight * (ratio - known.factor)

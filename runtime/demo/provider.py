@@ -11,9 +11,6 @@ from .figures import Served
 
 MODEL = "simulated-small"
 LIMITS = PublishedLimits(rpm=720, input_tpm=200_000, output_tpm=80_000, burst_s=6)
-#: What the catalog takes of a provider's burst. No provider publishes it exactly, and a request arrives a little after
-#: it was reserved: on a busy machine, as much as a second or two.
-BURST_TAKEN = 2 / 3
 
 CATALOG = """\
 providers:
@@ -81,5 +78,5 @@ def catalog_text(base_url: str, limits: PublishedLimits = LIMITS) -> str:
         rpm=limits.rpm,
         input_tpm=limits.input_tpm,
         output_tpm=limits.output_tpm,
-        burst_s=limits.burst_s * BURST_TAKEN,
+        burst_s=limits.burst_s,
     )

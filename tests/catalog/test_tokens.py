@@ -96,13 +96,25 @@ def test_a_document_is_counted_by_its_size() -> None:
     assert estimate_document(10_000_000) > 100 * estimate_document(1)
 
 
-@given(st.floats(0.5, 3.0), st.lists(st.integers(50, 5_000), min_size=60, max_size=60))
+@given(st.floats(0.5, 3.0), st.lists(st.integers(50, 5_000), min_size=90, max_size=90))
 def test_reports_correct_a_models_estimates_and_no_other_models(ratio: float, sizes: list[int]) -> None:
     estimator = TokenEstimator()
     for size in sizes:
         estimator.observe("m", estimator.corrected("m", size), round(size * ratio))
     assert estimator.corrected("m", 10_000) == pytest.approx(10_000 * ratio, rel=0.1)
     assert estimator.corrected("other", 10_000) == 10_000
+
+
+def test_the_first_reports_only_raise_an_estimate() -> None:
+    """A burst is estimated before its own reports come: one small request ahead of it must not make it look smaller."""
+    estimator = TokenEstimator()
+    for _ in range(TokenEstimator.ENOUGH):
+        estimator.observe("m", estimator.corrected("m", 1_000), 500)
+        assert estimator.corrected("m", 1_000) == 1_000
+    estimator.observe("m", estimator.corrected("m", 1_000), 500)
+    assert estimator.corrected("m", 1_000) < 1_000
+    estimator.observe("other", estimator.corrected("other", 1_000), 1_500)
+    assert estimator.corrected("other", 1_000) > 1_000
 
 
 def test_reports_of_requests_estimated_before_a_correction_do_not_overshoot() -> None:
