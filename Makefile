@@ -6,13 +6,15 @@ PYTHON ?=
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
 PYTEST_ARGS ?=
+AIMOCK := @copilotkit/aimock@1.43.0
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test test-local-model check bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    the main job, on a simulated provider: no key needed (about a minute)"
 	@echo "make test    the whole test suite"
+	@echo "make test-local-model   the tests against a small real model; it compiles llama.cpp the first time (15 minutes)"
 	@echo "make check   ruff, mypy, pyright, import-linter, layout"
 	@echo "make bench   the figures, as tables"
 	@echo "make clean   remove the virtual environment and what tools left behind"
@@ -20,8 +22,12 @@ help:
 demo: $(VENV)/.demo
 	@$(VENV)/bin/interlock demo
 
-test: $(VENV)/.test
+test: $(VENV)/.test $(VENV)/.third-party $(VENV)/.aimock
 	@$(PY) -m pytest $(PYTEST_ARGS)
+
+# Serves the model, runs the tests against it and stops it; the environment of the server is its own.
+test-local-model: $(VENV)/.test $(VENV)/.local-model
+	@$(PY) -m pytest -m local_model tests/local_model $(PYTEST_ARGS)
 
 check: $(VENV)/.check $(VENV)/.test
 	$(VENV)/bin/ruff check .
@@ -62,4 +68,29 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.pip
 
 $(VENV)/.test $(VENV)/.check $(VENV)/.bench: $(VENV)/.%: pyproject.toml constraints.txt $(VENV)/.demo
 	@$(PIP) --group $*
+	@touch $@
+
+# Servers that nobody here wrote, for tests/clients/third_party: in an environment of their own inside this one, because
+# their pins are not ours. Without npm the tests that need it are skipped, except in CI.
+THIRD := $(VENV)/third-party
+
+$(VENV)/.third-party: pyproject.toml tests/clients/third_party/constraints.txt $(VENV)/.pip
+	@echo "Setting up $(THIRD): servers to test against ..."
+	@$(PY) -m venv --without-pip --clear $(THIRD)
+	@$(PY) -m pip --python $(THIRD)/bin/python install --quiet --disable-pip-version-check \
+	  -c tests/clients/third_party/constraints.txt --group third-party
+	@touch $@
+
+$(VENV)/.aimock: Makefile $(VENV)/.third-party
+	@if ! command -v npm >/dev/null 2>&1; then \
+	  echo "npm was not found: the tests against $(AIMOCK) will be skipped" >&2; \
+	elif timeout 180 npm install --prefix $(THIRD) --no-save --no-package-lock --no-audit --no-fund --loglevel=error \
+	  --fetch-timeout=30000 --fetch-retries=1 $(AIMOCK) >/dev/null; then touch $@; \
+	else echo "npm could not install $(AIMOCK): the tests against it will be skipped" >&2; fi
+
+$(VENV)/.local-model: pyproject.toml tests/local_model/constraints.txt $(VENV)/.pip
+	@echo "Setting up $(VENV)/local-model: compiling llama.cpp takes about 15 minutes ..."
+	@$(PY) -m venv --without-pip --clear $(VENV)/local-model
+	@$(PY) -m pip --python $(VENV)/local-model/bin/python install --quiet --disable-pip-version-check \
+	  -c tests/local_model/constraints.txt --group local-model
 	@touch $@

@@ -159,6 +159,10 @@ class AbstractLLMClient(ABC):
     def read_error(self, error: Exception) -> UpstreamError | None:
         """What an exception of `send`, `open` or the events means. None: it is no provider's error but a bug."""
 
+    def limits_in(self, error: Exception) -> Mapping[Dimension, ReportedLimit]:
+        """What the headers of an error's response say of the account's limits: a refusal carries them too."""
+        return {}
+
     def with_options(self, wire: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """The body with `provider_options` over it: each stands instead of what was there, whole."""
         return {**wire, **options}

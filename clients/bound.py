@@ -92,6 +92,7 @@ class BoundLLMClient:
                 reply = await client.send(call.body)
             return client.read(reply)
         except Exception as error:
+            attempt.learn(reported=client.limits_in(error))
             failure = attempt.placed(client.failure(error))
         except BaseException:
             attempt.abandon()

@@ -155,6 +155,7 @@ class ResponseStream:
             failure: Exception | None = None
             if not self._draft.complete:
                 assert self._attempt is not None
+                self._attempt.learn(reported=self._client.limits_in(error))
                 failure = self._attempt.placed(self._client.failure(error))
         except BaseException:
             self._abandon()

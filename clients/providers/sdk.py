@@ -175,6 +175,12 @@ class SdkChatClient(AbstractLLMClient):
             return self._said_no(status, body, getattr(error, "response", None))
         return self._transport(error)
 
+    def limits_in(self, error: Exception) -> Mapping[Dimension, ReportedLimit]:
+        response = getattr(error, "response", None)
+        if not isinstance(response, httpx2.Response):
+            return {}
+        return self.read_limits(response.headers, now=self.environment.wall())
+
     # Sending.
 
     def _sdk(self) -> Any:

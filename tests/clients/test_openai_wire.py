@@ -20,6 +20,8 @@ from interlock.errors import (
     UpstreamError,
 )
 
+from .conftest import asked
+
 DONE = b"data: [DONE]\n\n"
 
 
@@ -322,3 +324,16 @@ async def test_the_headers_limits_reach_the_permit(bench, openai):
         await bench._clients[-1].aclose()
     reported = seat.permits[0].outcome.reported
     assert (reported[Dimension.REQUESTS].limit, reported[Dimension.TOKENS].limit) == (100, 50_000)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_refusal_tells_the_limits_too(bench, openai, streamed):
+    async with SimulatedProvider(limits=PublishedLimits(rpm=1, tpm=50_000)) as provider:
+        client, seat = bench.client(openai, base_url=provider.openai_url)
+        await client.single_response("Hello.")
+        with pytest.raises(RateLimitedError):
+            await asked(client, "Hello.", streamed=streamed)
+        await bench._clients[-1].aclose()
+    reported = seat.permits[-1].outcome.reported
+    assert (reported[Dimension.REQUESTS].limit, reported[Dimension.TOKENS].limit) == (1, 50_000)
+    assert reported[Dimension.REQUESTS].remaining == 0

@@ -8,6 +8,7 @@ their pins are not ours.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -30,13 +31,24 @@ with LLMockServer() as server:
     sys.stdin.read()
 """
 
+#: It counts nothing itself, so it is counted what comes in.
 _MOCK_AI_API = """
-import socket, sys, threading, uvicorn
+import json, socket, sys, threading, uvicorn
 from app.anthropic_app import app as anthropic
 from app.openai_app import app as openai
+seen = 0
+def counted(app):
+    async def counting(scope, receive, send):
+        global seen
+        if scope["path"] == "/count":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            return await send({"type": "http.response.body", "body": json.dumps(seen).encode()})
+        seen += 1
+        await app(scope, receive, send)
+    return counting
 for app in (anthropic, openai):
-    sock = socket.socket(); sock.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="info", use_colors=False))
+    sock = socket.socket(); sock.bind(("127.0.0.1", 0)); sock.listen()
+    server = uvicorn.Server(uvicorn.Config(counted(app), lifespan="off", log_level="warning"))
     threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True).start()
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
 sys.stdin.read()
@@ -61,12 +73,15 @@ class ThirdParty:
     #: id of a wire in WIRES -> where it is spoken, under the server's address
     wires: ClassVar[Mapping[str, str]]
     can: ClassVar[frozenset[str]]
+    addresses: ClassVar[int] = 1
+    settings: ClassVar[Mapping[str, str]] = {}
+    statuses: ClassVar[tuple[int, ...]] = (400, 401, 429, 500, 503, 529)
 
     def __init__(self) -> None:
         self.model = "a-model"
         self._process = subprocess.Popen(
             self.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            cwd=HOME,
+            cwd=HOME, env={**os.environ, **self.settings},
         )  # fmt: skip
         self.log: list[str] = []
         self._first = threading.Event()
@@ -76,8 +91,6 @@ class ThirdParty:
             self.stop()
             raise RuntimeError(f"{self.name} did not start: {' / '.join(self.log[-5:])}")
         self.reset()
-
-    addresses: ClassVar[int] = 1
 
     @classmethod
     def command(cls) -> Sequence[str]:
@@ -132,8 +145,8 @@ class ThirdParty:
         raise NotImplementedError
 
     def break_stream(self, how: str) -> None:
-        """`disconnect`: the connection is lost after two pieces; `truncate`: it ends there, politely; `malformed`: the
-        third event is no JSON; `error`: an error event."""
+        """`drop`: the connection is lost before anything came; `disconnect`: after some pieces; `truncate`: it ends
+        there, politely; `malformed`: an event is no JSON; `error`: an error event."""
         raise NotImplementedError
 
     def count(self) -> int:
@@ -145,11 +158,12 @@ class Llmock(ThirdParty):
     """PyPI `llmock`."""
 
     name = "llmock"
-    wires = {
+    wires: ClassVar = {
         "anthropic-direct": "/anthropic", "openai": "/v1", "openai-chat-completions": "/v1", "openai-compatible": "/v1",
         "gemini": "/gemini", "litellm-openai": "/v1", "litellm-anthropic": "/anthropic",
     }  # fmt: skip
-    can = frozenset({"answer", "tool", "fail", "disconnect", "truncate", "malformed", "typed", "limits", "count"})
+    can = frozenset({"answer", "tool", "fail", "disconnect", "truncate", "malformed", "typed", "limits"})
+    settings: ClassVar = {"LLMOCK_RPM": "500", "LLMOCK_TPM": "20000"}
 
     @classmethod
     def command(cls) -> Sequence[str]:
@@ -179,16 +193,18 @@ class Llmock(ThirdParty):
 
 
 class MockAiApi(ThirdParty):
-    """PyPI `mock-ai-api`: the model's name is the script. It counts nothing, but writes a log of its requests."""
+    """PyPI `mock-ai-api`: the model's name is the script."""
 
     name = "mock-ai-api"
-    wires = {
+    wires: ClassVar = {
         "anthropic-direct": "", "openai": "/v1", "openai-chat-completions": "/v1", "openai-compatible": "/v1",
         "litellm-openai": "/v1", "litellm-anthropic": "",
     }  # fmt: skip
-    can = frozenset({"fail", "error", "count"})
+    can = frozenset({"error"})
     addresses = 2
+    #: What it says to everything.
     ANSWER = "Hello. It's nice to meet you."
+    statuses = (400, 401, 429, 500, 503)
 
     @classmethod
     def command(cls) -> Sequence[str]:
@@ -199,7 +215,7 @@ class MockAiApi(ThirdParty):
         return self.urls["anthropic" not in wire_id] + self.wires[wire_id]
 
     def reset(self) -> None:
-        self.model, self._before = "a-model", self._logged()
+        self.model, self._before = "a-model", self._seen()
 
     def fail(self, status: int, *, retry_after_s: int | None = None) -> None:
         self.model = f"a-model:mock-{status}"
@@ -208,21 +224,21 @@ class MockAiApi(ThirdParty):
         self.model = "a-model:mock-stream-error"
 
     def count(self) -> int:
-        return self._logged() - self._before
+        return self._seen() - self._before
 
-    def _logged(self) -> int:
-        return sum('"POST ' in line for line in self.log)
+    def _seen(self) -> int:
+        return int(self._ask("GET", "/count"))
 
 
 class Aimock(ThirdParty):
     """npm `@copilotkit/aimock`."""
 
     name = "aimock"
-    wires = {
+    wires: ClassVar = {
         "anthropic-direct": "", "openai": "/v1", "openai-chat-completions": "/v1", "openai-compatible": "/v1",
         "gemini": "", "litellm-openai": "/v1", "litellm-anthropic": "",
     }  # fmt: skip
-    can = frozenset({"answer", "tool", "fail", "disconnect", "truncate", "count"})
+    can = frozenset({"answer", "tool", "fail", "disconnect", "drop"})
 
     @classmethod
     def command(cls) -> Sequence[str]:
@@ -235,7 +251,10 @@ class Aimock(ThirdParty):
         self._ask("POST", "/__aimock/reset")
 
     def answer(self, text: str) -> None:
-        self._add({"content": text})
+        # What a fixture does not say it reports as zero tokens, except on the chat wire.
+        self._add({"content": text, "usage": {"input_tokens": 12, "output_tokens": 7, "prompt_tokens": 12,
+                                              "completion_tokens": 7, "promptTokenCount": 12,
+                                              "candidatesTokenCount": 7}})  # fmt: skip
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> None:
         self._add({"toolCalls": [{"name": name, "arguments": arguments}]})
@@ -245,7 +264,7 @@ class Aimock(ThirdParty):
         self._add({"error": {"message": "scripted", "type": "scripted"}, "status": status, **wait})
 
     def break_stream(self, how: str) -> None:
-        cut = {"truncate": {"truncateAfterChunks": 5}, "disconnect": {"chaos": {"disconnectRate": 1}}}[how]
+        cut = {"disconnect": {"truncateAfterChunks": 8, "latency": 1}, "drop": {"chaos": {"disconnectRate": 1}}}[how]
         self._add({"content": "One, two, three, four, five, six, seven."}, chunkSize=4, **cut)
 
     def count(self) -> int:

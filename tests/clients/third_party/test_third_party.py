@@ -10,7 +10,7 @@ import contextlib
 import pytest
 from pydantic import BaseModel
 
-from interlock.admission.outcome import OutcomeKind
+from interlock.admission.outcome import Dimension, OutcomeKind
 from interlock.clients.conversation import Conversation, ToolResultBlock
 from interlock.clients.options import CallOptions, Tool
 from interlock.clients.response import PieceKind, StopReason
@@ -91,7 +91,7 @@ async def test_a_tool_call_and_its_result(third, server, streamed):
 async def test_a_typed_answer(third, spoken):
     # llmock reads Anthropic's schema where a beta once had it (`output_format`), and answers prose to where it is now
     # (`output_config.format`).
-    native = spoken.wire.speaks != "anthropic"
+    native = spoken.wire.key != "anthropic-direct"
     client, seat = third.make(structured="native" if native else "tool")
     for streamed in (False, True):
         response = await asked(client, "Review it.", streamed=streamed, response_model=Review)
@@ -140,6 +140,23 @@ async def test_b08_retry_after_is_read(third, server):
             await asked(client, "How is it?", streamed=streamed)
         assert caught.value.retry_after_s == 7
         assert seat.permits[-1].outcome.retry_after_s == 7
+
+
+@pytest.mark.needs("limits")
+async def test_a_real_limit_is_read_from_headers_and_binds(third, server, spoken):
+    client, seat = third.make(output_tokens=3_900)
+    for _ in range(5):  # its bucket holds 20,000 tokens, and each call asks for a little more than 3,900
+        await asked(client, "How is it?", streamed=False)
+    with pytest.raises(RateLimitedError) as caught:
+        await asked(client, "How is it?", streamed=False)
+    assert seat.kinds == [OutcomeKind.COMPLETED] * 5 + [OutcomeKind.RATE_LIMITED]
+    assert 0 < caught.value.retry_after_s <= 60
+    if spoken.wire.sees_http and spoken.wire.speaks != "gemini":  # which has no such headers
+        for permit in seat.permits:
+            limits = permit.outcome.reported
+            assert limits[Dimension.REQUESTS].limit == 500
+            assert limits[Dimension.TOKENS].limit == 20_000
+        assert seat.permits[0].outcome.reported[Dimension.REQUESTS].remaining == 499
 
 
 @pytest.mark.needs("disconnect")
