@@ -33,7 +33,14 @@ def test_refusals_are_counted_over_the_whole_row(said):
     found = figures(read(said))
     assert (found.sent, found.refused, found.overloaded, found.served, found.gave_up) == (6, 1, 1, 4, 1)
     assert found.refused_share == pytest.approx(1 / 6)
+    assert found.refused_late == 0.0
     assert found.cpu_ms == pytest.approx(10.0)
+
+
+def test_a_refusal_in_the_window_is_counted_there_too(said):
+    said["requests"].append([3, 39.0, 39.01, 429, 100, 0])
+    found = figures(read(said))
+    assert (found.refused, found.refused_late) == (2, pytest.approx(1 / 5))
 
 
 def test_a_wait_ends_when_the_request_that_was_served_arrives(said):
@@ -69,7 +76,8 @@ def test_the_table_names_versions_limits_and_what_cannot_be_said(said, tmp_path)
     (tmp_path / "step" / "aiolimiter.json").write_text(json.dumps(said), encoding="utf-8")
     text = table(load(tmp_path))
     assert (
-        "| aiolimiter (1) | 0.65 | 0.30 | 0.05 | 1 | 16.7% | 20.5 s | 37.5 s | 37.5 s | 37.50 | 1 | 10.0 ms |" in text
+        "| aiolimiter (1) | 0.65 | 0.30 | 0.05 | 1 | 16.7% | 0.0% | 20.5 s | 37.5 s | 37.5 s | 37.50 | 1 | 10.0 ms |"
+        in text
     )
     assert "before it" in text
     assert "aiolimiter 1.3.0" in text

@@ -54,8 +54,9 @@ class Result:
 class Figures:
     """`goodput` is what was served in the row's window, of what the provider refilled in it; `also`, in the second
     window; `whole`, in the whole row, of its first burst and everything it refilled. `refused` are the 429s of the
-    whole row. `large_s` is the longest wait of a very large call, `turns` the worst ratio of one to its fair turn;
-    `large_open` says that the longest is still waiting. None: there was none."""
+    whole row, `refused_late` the share of the requests that came in the window. `large_s` is the longest wait of a very
+    large call, `turns` the worst ratio of one to its fair turn; `large_open` says that the longest is still waiting.
+    None: there was none."""
 
     goodput: float
     also: float | None
@@ -63,6 +64,7 @@ class Figures:
     served: int
     sent: int
     refused: int
+    refused_late: float
     overloaded: int
     p50_s: float | None
     p99_s: float | None
@@ -105,6 +107,7 @@ def figures(result: Result) -> Figures:
         came[one.call] - one.at_s for one in result.asked if row.since_s <= came.get(one.call, -1.0) < until_s
     )
     sent = [one for one in result.requests if one.at_s < until_s]
+    late = [one.status == 429 for one in sent if one.at_s >= row.since_s]
     large = _large(result, came)
     longest = max(large, default=None)
     return Figures(
@@ -114,6 +117,7 @@ def figures(result: Result) -> Figures:
         served=len(came),
         sent=len(sent),
         refused=sum(one.status == 429 for one in sent),
+        refused_late=sum(late) / len(late) if late else 0.0,
         overloaded=sum(one.status == 529 for one in sent),
         p50_s=_quantile(waits, 0.5),
         p99_s=_quantile(waits, 0.99),

@@ -57,6 +57,7 @@ def _cells(result: Result) -> list[str]:
         *extra,
         f"{found.refused:,}",
         f"{found.refused_share:.1%}",
+        f"{found.refused_late:.1%}",
         _seconds(found.p50_s),
         _seconds(found.p99_s),
         _large(found),
