@@ -108,6 +108,12 @@ def test_a_row_says_what_could_be_served():
     assert step.could_serve(100, 140) == pytest.approx(step.tpm / 60 * (20 * 0.3 + 20 * 1.0))
     assert ROWS["50-30"].lasting(2).until_s == 120
     assert step.lasting(2) == step
-    names = ["interlock", "sdk", "aiolimiter", "sdk-20"]
-    assert ROWS["500-30"].heats(names) == [["interlock", "aiolimiter"], ["sdk"]]
-    assert ROWS["50-30"].heats(names) == [names]
+
+
+def test_with_many_callers_the_hungry_run_alone():
+    names = ["interlock", "infermesh", "aiolimiter", "sdk", "sdk-20"]
+    hungry = {"sdk", "infermesh"}
+    assert ROWS["500-30"].heats(names, hungry) == [["interlock", "aiolimiter"], ["infermesh"], ["sdk"]]
+    assert ROWS["500-30"].heats(["sdk"], hungry) == [["sdk"]]
+    assert ROWS["50-30"].heats(names, hungry) == [names]
+    assert ROWS["50-30"].heats([], hungry) == []

@@ -62,7 +62,7 @@ def _environments(names: list[str], folder: Path, python: str | None) -> dict[st
 
 def _run(row: Row, ready: dict[str, tuple[Contender, Path]], raw: Path, *, again: bool) -> None:
     missing = {name: one for name, one in ready.items() if again or not (raw / row.name / f"{name}.json").exists()}
-    for heat in row.heats(list(missing)):
+    for heat in row.heats(list(missing), {name for name, (contender, _) in ready.items() if contender.hungry}):
         print(f"{row.title}: {', '.join(heat)}", file=sys.stderr, flush=True)
         race(row, {name: missing[name] for name in heat}, raw)
 

@@ -13,7 +13,8 @@ _SDK = "anthropic"
 class Contender:
     """`packages` go into an environment of its own; the first is the one whose version is stated.
 
-    `cannot` says what of the published limits it has no words for; `retries`, who re-sends a refused call.
+    `cannot` says what of the published limits it has no words for; `retries`, who re-sends a refused call. `hungry`:
+    with hundreds of callers it uses most of a core.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Contender:
     retries: str
     limits: str = "requests and tokens"
     cannot: str | None = None
+    hungry: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -62,6 +64,7 @@ CONTENDERS: dict[str, Contender] = {
             title="infermesh",
             adapter="infermesh",
             packages=("infermesh", "litellm"),
+            hungry=True,
             retries="its own, 3",
         ),
         Contender(
@@ -91,6 +94,7 @@ CONTENDERS: dict[str, Contender] = {
         ),
         Contender(
             name="sdk",
+            hungry=True,
             title="the SDK, 2 retries (its default)",
             adapter="bare_sdk",
             packages=(_SDK,),

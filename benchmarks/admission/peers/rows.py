@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 RPM, TPM, BURST_S = 600.0, 240_000.0, 60.0
+MANY_CALLERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +35,13 @@ class Row:
         """The same row, ended earlier or later. One that changes on the way lasts as long as it must."""
         return self if self.storm or len(self.shares) > 1 else replace(self, until_s=minutes * 60)
 
-    def heats(self, names: list[str]) -> list[list[str]]:
-        """Who runs beside whom. With hundreds of callers the bare SDK needs the machine to itself: every caller sends
-        about a request a second, and nobody beside it could be measured. Its second setting is left out there."""
-        if self.callers < 100:
-            return [names] if names else []
-        together = [name for name in names if not name.startswith("sdk")]
-        return [heat for heat in (together, [name for name in names if name == "sdk"]) if heat]
+    def heats(self, names: Sequence[str], hungry: Collection[str]) -> list[list[str]]:
+        """Who runs beside whom. With hundreds of callers the `hungry` each need the machine to themselves, or nobody
+        beside them could be measured; the SDK's second setting is left out there."""
+        if self.callers < MANY_CALLERS:
+            return [list(names)] if names else []
+        together = [name for name in names if name not in hungry and name != "sdk-20"]
+        return [heat for heat in (together, *([name] for name in names if name in hungry)) if heat]
 
     def rates(self) -> list[tuple[float, float]]:
         """(from_s, tokens a second) really served."""
@@ -60,7 +62,7 @@ def _steady(callers: int, percent: int) -> Row:
         title=f"{callers} callers, the provider serves {percent}%",
         callers=callers,
         shares=((0.0, percent / 100),),
-        arriving_s=10.0 if callers < 100 else 30.0,
+        arriving_s=10.0 if callers < MANY_CALLERS else 30.0,
     )
 
 
