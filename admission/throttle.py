@@ -5,29 +5,30 @@ short of capacity serves less to everyone. So a pool's refill is divided by a sl
 of two: what the 429s have measured, and a passing one for overload.
 
 429
-    The pool is held for the provider's hint (jitter only adds; without a hint 1 s, doubling within an episode, until
-    something succeeds) and its levels drop to at most 0. A hint is always waited out, but after a refusal that followed
-    one it is not believed to be enough: from the second of an episode the hold is at least 1 s, 2 s, 4 s, ..., or a
-    provider that says 0 would refuse job after job. The drain matters more than any formula: after a 429 the provider
-    has next to nothing left, and whatever our level says is wrong. At the end of the hold one call goes on credit and
-    the rest follow the refill, so there is no herd.
+    The pool is held for the provider's hint (jitter only adds; without one, or with a hint of 0, which tells nothing,
+    1 s, doubling within an episode, until something succeeds) and its levels drop to at most 0. A hint is always waited
+    out, but after a refusal that followed one it is not believed to be enough: from the second of an episode the hold
+    is at least 1 s, 2 s, 4 s, ... The drain matters more than any formula: after a 429 the provider has next to nothing
+    left, and whatever our level says is wrong. At the end of a hint that is believed one call goes, and as much of it
+    as was refused is no debt: the hint says that it is there. The rest follow the refill, so there is no herd.
 
 Measuring
     A refusal says that the provider's bucket was empty, but for less than the call that was refused. So between two of
     them it served exactly what it refilled: what was sent meanwhile over the time gone by *is* its rate, the more
-    exactly the longer that time. The next rate is that, less `MARGIN`; there is nothing to search. A short measurement
-    is a rough one, so a single refusal never cuts to less than `DEEPEST_CUT`, nor to more than `SHALLOWEST_CUT` of the
-    rate that was refused. This happens once per *epoch*: a grant carries the number of the last change, and a refusal
-    of a call from before it (of many in flight, most are) cuts nothing twice; its hint still prolongs the hold.
+    exactly the longer that time (and with a hint, which says how much was missing, within a second of it). The next
+    rate is that, less `MARGIN`; there is nothing to search. A short measurement (under `EXACT_FROM` calls of the size
+    refused) is a rough one, and cuts to no less than `DEEPEST_CUT`; each cuts to no more than `SHALLOWEST_CUT`. This
+    happens once per *epoch*: a grant carries the number of the last change, and a refusal of a call from before it (of
+    many in flight, most are) cuts nothing twice; its hint still prolongs the hold.
 
 Probing
     That a limit has opened can be found only by asking for more than it gave, which costs a refusal where it has not:
-    so probes are paid for. After a measurement the rate stays for `QUIET_FACTOR` times as long as was measured
-    (a rough measurement is soon made again, a good one is kept), or until `CALLS_A_PROBE` calls have been served, which
-    keeps the refusals below one in so many calls; `LONGEST_QUIET_S` at most. Then it climbs by 2%, 4%, 8%, ... every
-    few seconds, until it is refused or the published rate is reached: a limit that opens from 30% to 100% is followed
-    in half a minute. All of it is by time, and only while calls sent since the last change succeed (recovery by
-    counting successes alone collapses where calls are slow: the slower the pool, the fewer there are to count).
+    so probes are paid for. After a measurement the rate stays for `QUIET_FACTOR` times as long as was measured (a rough
+    measurement is soon made again, a good one is kept), `LONGEST_QUIET_S` at most, or until `CALLS_A_PROBE` calls have
+    been served, which keeps the refusals below one in so many. Then it climbs by 4%, 8%, 16%, ... every three seconds,
+    until it is refused or the published rate is reached: from 30% to 100% in some twenty seconds. The climb is by time,
+    gated on a success of a call sent since the last change (recovery by counting successes collapses where calls are
+    slow: the slower the pool, the fewer there are to count).
 
 A hint above 60 s
     closes the pool: one probe passes every 60 s, until a probe succeeds or the hint has run out.
