@@ -8,8 +8,21 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
-from .contenders import Contender
+
+class Contender(Protocol):
+    """Who wants an environment: `environment` is its folder's name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def environment(self) -> str: ...
+
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+
 
 ROOT = Path(__file__).parents[3]
 #: The peers' pins, and the project's own for Interlock itself.
@@ -41,11 +54,11 @@ def _is_new_enough(candidate: str) -> bool:
         return False
 
 
-def environment(contender: Contender, folder: Path, python: str) -> Path:
+def environment(contender: Contender, folder: Path, python: str, peers_pins: Path = PEERS_PINS) -> Path:
     """The contender's own interpreter; made now if the pins have changed or there is none."""
     home = folder / contender.environment
     found, mark = home / "bin" / "python", home / ".pins"
-    pins = OWN_PINS if contender.name == "interlock" else PEERS_PINS
+    pins = OWN_PINS if contender.name == "interlock" else peers_pins
     wanted = f"{hashlib.sha256(pins.read_bytes()).hexdigest()} {' '.join(contender.packages)}"
     if found.exists() and mark.exists() and mark.read_text(encoding="utf-8") == wanted:
         return found
