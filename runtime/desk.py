@@ -77,13 +77,8 @@ def why_not(
             check(credential, settings, credentials)
         elif credential is not None:
             shape = getattr(class_, "CREDENTIAL", None)
-            needs = getattr(class_, "needs", None)  # a provider whose credential depends on the entry
-            if needs is not None:
-                credential, shape = needs(entry, catalog.provider(entry.provider))
             given = () if shape is None else (shape,)
-            known = getattr(class_, "credential_aliases", ())
-            aliases = known if credential == getattr(class_, "default_credential", None) else ()
-            credentials.get(credential, *given, aliases=aliases)
+            credentials.get(credential, *given)
     except CredentialError as error:
         name = variable(credential or "", None)
         unset = " is not set: " in str(error) and name in str(error)

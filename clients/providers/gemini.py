@@ -23,9 +23,9 @@ from google.auth import exceptions as auth_errors
 from google.genai import errors as genai_errors, types
 
 from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.catalog.entry import ModelEntry, ProviderSettings
+from interlock.catalog.entry import ProviderSettings
 from interlock.catalog.words import Depth
-from interlock.credentials import ApiKey, Credential, VertexCredential
+from interlock.credentials import ApiKey, Chain, VertexCredential
 from interlock.errors import CredentialError, InvalidRequestError, TransientUpstreamError, UpstreamError
 
 from ..abstract import AbstractLLMClient, Events
@@ -211,22 +211,23 @@ class GeminiClient(SdkChatClient):
     # Authentication.
 
     @classmethod
-    def needs(cls, entry: ModelEntry, settings: ProviderSettings) -> tuple[str, type[Credential]]:
-        """Which credential an entry needs, and of which kind."""
-        named = entry.credential or settings.credential or ""
-        if named.startswith(GOOGLE_CLOUD):
-            return named, VertexCredential
-        if settings.options.get("vertex"):
-            return GOOGLE_CLOUD, VertexCredential
-        return named or "gemini-api-key", ApiKey
+    def check_credentials(cls, credential: str | None, settings: ProviderSettings, credentials: Chain) -> None:
+        """Whether what a call needs is there, before the first one. Default credentials are not looked for."""
+        needed = _needed_credential(credential, settings)
+        if not needed.startswith(GOOGLE_CLOUD):
+            aliases = cls.credential_aliases if needed == cls.default_credential else ()
+            credentials.get(needed, ApiKey, aliases=aliases)
+        elif not (credentials.get(needed, VertexCredential).location or settings.region):
+            raise _no_location(needed, credentials)
 
     @property
     def on_vertex(self) -> bool:
-        return self.needs(self.entry, self.environment.settings)[1] is VertexCredential
+        return self.credential_id.startswith(GOOGLE_CLOUD)
 
     @property
-    def credential_id(self) -> str | None:
-        return self.needs(self.entry, self.environment.settings)[0]
+    def credential_id(self) -> str:
+        settings = self.environment.settings
+        return _needed_credential(self.entry.credential or settings.credential, settings)
 
     @property
     def base_url(self) -> str:
@@ -240,19 +241,12 @@ class GeminiClient(SdkChatClient):
         return f"https://{location}-aiplatform.googleapis.com"
 
     def _vertex(self) -> VertexCredential:
-        assert self.credential_id is not None
         return self.environment.credentials.get(self.credential_id, VertexCredential)
 
     def _location(self) -> str:
         location = self._vertex().location or self.environment.settings.region
         if not location:
-            credential = self.credential_id or ""
-            places = self.environment.credentials.describe(credential, VertexCredential)
-            raise CredentialError(
-                f"{self.entry.provider} on Vertex needs a location (a region, or global), and none is guessed: set it "
-                f"in credential {credential} ({places}) or as the provider's region",
-                credential=credential, sent=False,
-            )  # fmt: skip
+            raise _no_location(self.credential_id, self.environment.credentials)
         return location
 
     def _key(self) -> str | None:
@@ -338,6 +332,22 @@ class GeminiClient(SdkChatClient):
         if model.startswith(("models/", "tunedModels/", "publishers/", "projects/")):
             return model
         return f"publishers/google/models/{model}" if self.on_vertex else f"models/{model}"
+
+
+def _needed_credential(named: str | None, settings: ProviderSettings) -> str:
+    """The id of the credential: one that begins with `google-cloud` is Vertex's, any other a key."""
+    if settings.options.get("vertex") and not (named or "").startswith(GOOGLE_CLOUD):
+        return GOOGLE_CLOUD
+    return named or "gemini-api-key"
+
+
+def _no_location(credential: str, credentials: Chain) -> CredentialError:
+    places = credentials.describe(credential, VertexCredential)
+    return CredentialError(
+        f"gemini on Vertex needs a location (a region, or global), and none is guessed: set it in credential "
+        f"{credential} ({places}) or as the provider's region",
+        credential=credential, sent=False,
+    )  # fmt: skip
 
 
 class _Chunks:

@@ -378,8 +378,10 @@ async def test_the_key_is_found_under_googles_own_name_too(bench, gemini):
     ("credential: gemini-api-key", {}, False), ("credential: gemini-api-key", {"GEMINI_API_KEY": "k"}, True),
     ("credential: gemini-api-key", {"GOOGLE_API_KEY": "k"}, True),
     ("credential: other-key", {"GOOGLE_API_KEY": "k"}, False),
-    ("credential: google-cloud", {}, True), ("options: {vertex: true}", {"GOOGLE_CLOUD_PROJECT": "p"}, True),
-], ids=range(6))  # fmt: skip
+    ("credential: google-cloud", {}, False),
+    ("credential: google-cloud, region: global", {}, True), ("options: {vertex: true}", {"GOOGLE_API_KEY": "k"}, False),
+    ("options: {vertex: true}", {"GOOGLE_CLOUD_LOCATION": "us-east5"}, True),
+], ids=range(8))  # fmt: skip
 def test_whether_it_can_be_called_is_known_before_the_first_call(settings, environ, callable_):
     catalog = Catalog.load(
         f"providers: {{gemini: {{{settings}}}}}\nmodels: [{{id: g, grade: SMALL, provider: gemini, wire_model_id: w}}]",
