@@ -52,7 +52,7 @@ def _bars(results: Sequence[Result]) -> Any:
         _panel(panel, names, [one for one in results if one.row.name == name], ROWS[name].title)
     for panel in panels[:, 0]:
         panel.set_yticks(range(len(names)), [CONTENDERS[one].title for one in names])
-        panel.invert_yaxis()
+    panels[0, 0].invert_yaxis()  # they share it
     figure.suptitle("goodput (1 is all the provider could serve); red: the share of requests refused with a 429")
     return figure
 
@@ -64,7 +64,7 @@ def _panel(panel: Any, names: Sequence[str], results: Sequence[Result], title: s
     panel.barh(places, [one.goodput for one in found], height=0.5, color=colours)
     panel.barh([place + 0.36 for place in places], [one.refused_share for one in found], height=0.2, color=RED)
     panel.axvline(1.0, color="black", linewidth=0.7, linestyle="--")
-    panel.set_xlim(0, 1.1)
+    panel.set_xlim(0, 1.2)
     panel.set_title(title, fontsize=9)
     panel.spines[["top", "right"]].set_visible(False)
 

@@ -1,7 +1,8 @@
 """token-throttle: reserve the input and the p99 of the output, report what was used, get the rest back.
 
-In memory, which is its own advice for one process. It does not retry; a refused call is reported to have used its
-request and no tokens.
+In memory, which is its own advice for one process. It does not retry; a call that failed is taken to have used what it
+reserved, as its own example for Anthropic has it (giving that back keeps it ahead of the provider for good: 18% refused
+where 100% is served).
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ async def opened(terms: Terms) -> AsyncIterator[Ask]:
 
         async def once(call: Call) -> None:
             usage = {"requests": 1, "tokens": call.input_tokens + P99_OUTPUT_TOKENS}
-            refused = {"requests": 1, "tokens": 0}
-            async with limiter.reserve(usage, model="simulated", usage_on_error=refused) as held:
+            async with limiter.reserve(usage, model="simulated", usage_on_error=usage) as held:
                 used = (await sdk.send(client, call.text)).usage
                 held.set_actual_usage({"requests": 1, "tokens": used.input_tokens + used.output_tokens})
 
