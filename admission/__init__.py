@@ -28,7 +28,7 @@ Above it stand clients, embeddings, decisions and runtime, which may import it; 
 errors only.
 """
 
-from .accounts import Account, CountingGate, CustomGate, DatabaseGate, Gate, HeldAccount, Level
+from .accounts import Account, CountingGate, CustomGate, DatabaseGate, Gate, HeldAccount, Level, MeteredAccount
 from .charges import Charge, settle_charge, start_charge
 from .clock import Clock, ManualClock, SystemClock, Timer
 from .controller import Admission
@@ -68,6 +68,7 @@ __all__ = [
     "Level",
     "Line",
     "ManualClock",
+    "MeteredAccount",
     "OutcomeKind",
     "Permit",
     "Pool",

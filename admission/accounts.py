@@ -45,12 +45,30 @@ class HeldAccount(Protocol):
     def give(self, now: float, amount: float) -> None: ...
 
 
+@runtime_checkable
+class MeteredAccount(HeldAccount, Protocol):
+    """A user's own account whose room the clock changes too: a breaker that opens again, a rate of one's own.
+
+    `fit_at(now, need)` is the instant at which `need` will fit if nothing else happens; inf where only a release helps.
+    `give` comes at the job's end as for every held account; a rate, which gets nothing back, does nothing there.
+    """
+
+    def fit_at(self, now: float, need: float) -> float: ...
+
+
 class Account:
     """The base of all accounts in the line: a name, a capacity, and the line's own bookkeeping."""
 
-    __slots__ = ("active", "capacity", "claims", "furthest", "groups", "name", "shares", "vtime", "watchers")
+    __slots__ = (
+        "_held_back_s", "active", "capacity", "claims", "furthest", "groups", "name", "shares", "short_since", "vtime",
+        "watchers",
+    )  # fmt: skip
 
     metered: ClassVar[bool] = False
+    #: Whether the clock alone may let somebody go: then `fit_at` is asked.
+    timed: ClassVar[bool] = False
+    #: An instant that has come but shows a shortfall (rounding) is looked at again so many seconds later.
+    tick_s: ClassVar[float] = 1e-4
     #: Only a level may owe: the first demand after a hold passes whatever the level says.
     owed: bool = False
     #: Of a level: what was granted and has not been sent yet.
@@ -68,10 +86,22 @@ class Account:
         self.name, self.capacity = name, capacity
         self.claims: list[tuple[int, int, float, Group]] = []  # every head naming it, in the line's order
         self.watchers: list[tuple[int, int, Group]] = []  # the heads short of it, in the line's order
+        self._held_back_s, self.short_since = 0.0, 0.0  # how long it had watchers, since when it has
         self.shares: dict[str, Share] = {}  # as the leading account of groups: one per workflow
         self.groups: list[Group] = []  # as the leading account: the groups it leads
         #: As the leading account: its virtual time, the furthest of a share, how many workflows wait.
         self.vtime, self.furthest, self.active = 0.0, 0.0, 0
+
+    def watched(self, now: float, *, still: bool) -> None:
+        """A first watcher has come (`still`), or the last has gone: seconds for which it held somebody back."""
+        if still:
+            self.short_since = now
+        else:
+            self._held_back_s += now - self.short_since
+
+    def held_back_s(self, now: float) -> float:
+        """Seconds for which at least one head stood short of it, until now."""
+        return self._held_back_s + (now - self.short_since if self.watchers else 0.0)
 
     def free(self, now: float) -> float:
         """What can be taken at `now`."""
@@ -202,6 +232,20 @@ class CustomGate(Gate):
         self.inner.give(now, amount)
 
 
+class CustomMeter(CustomGate):
+    """A user's own `MeteredAccount`, as the line sees it: held, and looked at again when it says that it fits."""
+
+    __slots__ = ()
+
+    timed: ClassVar[bool] = True
+    #: An account that says a fit has come, and has no room then, is not asked all the time.
+    tick_s: ClassVar[float] = 0.02
+    inner: MeteredAccount
+
+    def fit_at(self, now: float, need: float, *, first: bool) -> float:
+        return self.inner.fit_at(now, need)
+
+
 class Level(Account):
     """One published limit of a pool: at most `capacity` at once, refilled at `rate` a second.
 
@@ -218,6 +262,7 @@ class Level(Account):
     __slots__ = ("full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s", "unsent")
 
     metered: ClassVar[bool] = True
+    timed: ClassVar[bool] = True
 
     def __init__(self, name: str, capacity: float, rate: float, *, now: float = 0.0, part: int = 0) -> None:
         super().__init__(name, capacity)

@@ -71,10 +71,20 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountStatistics:
-    """One account now. Amounts are in its own unit, times in seconds; a held account has no rate.
+    """One account now. Amounts are in its own unit, times in seconds.
 
-    `level` is what could be taken (negative: debt). `waiting` counts the demands that name it, `granted`, `refused`
-    and `settled` those that have been. `held_for_s` is how long a hold still lasts.
+    | field                        | meaning                                                                          |
+    |------------------------------|----------------------------------------------------------------------------------|
+    | `level`, `capacity`, `debt`  | what could be taken (below 0: a debt, which is also told apart), and at most     |
+    | `rate_per_s`                 | the published refill; None for a held account                                    |
+    | `slowdown`                   | what the throttle divides that by, 1 where nothing was refused                   |
+    | `held_for_s`, `closed`       | how long a hold after a 429 still lasts; whether only a probe passes             |
+    | `held_back_s`                | for how long, since the start, at least one demand that was next stood short of  |
+    |                              | it: the account with the largest growth is what to raise                         |
+    | `waiting`, `oldest_wait_s`   | demands that name it and wait (for whichever account), and how long the oldest   |
+    | `granted`, `refused`         | demands that named it and were, since the start                                  |
+    | `settled`                    | calls of its pool that have ended; of a held account, jobs that gave theirs back |
+    | `rate_limited`, `overloaded` | 429s and 529s of its pool                                                        |
     """
 
     name: str
@@ -83,6 +93,7 @@ class AccountStatistics:
     capacity: float
     rate_per_s: float | None
     slowdown: float
+    held_back_s: float
     held_for_s: float
     closed: bool
     debt: float
@@ -97,7 +108,12 @@ class AccountStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionStatistics:
-    """All accounts and the line as a whole. `granted` and the rest count since the start."""
+    """All accounts and the line as a whole. Whoever names several accounts is counted once here.
+
+    `waiting` is now, `oldest_wait_s` how long the oldest of them has waited; the others count since the start.
+    `cancelled` left before they were told; `unmetered` went by `overflow="proceed"` and are among `granted`; `settled`
+    counts calls.
+    """
 
     accounts: tuple[AccountStatistics, ...]
     waiting: int

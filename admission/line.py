@@ -42,21 +42,22 @@ from typing import Any
 from .accounts import EPS, Account, Level
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Share, Waiter
 
-#: An instant that has come but shows a shortfall (rounding) is looked at again this much later.
-TICK_S = 1e-4
+#: How many are granted in one step; the rest of a large release follow in the next turns of the loop.
+AT_ONCE = 200
 Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
 
 
 class Line:
     """All groups. Methods that may let somebody go return those waiters, each with its new state, in order."""
 
-    __slots__ = ("_groups", "_numbers", "_timers", "tickets", "waiting")
+    __slots__ = ("_groups", "_numbers", "_timers", "_unfinished", "tickets", "waiting")
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Account, ...], Group] = {}
         self._timers: list[
             tuple[float, int, int, Group]
         ] = []  # (instant, number, ticket, group): dead ones are skipped
+        self._unfinished: dict[Account, None] = {}  # leading accounts with more to grant than one step may
         self._numbers = 0
         self.tickets = self.waiting = 0
 
@@ -129,7 +130,7 @@ class Line:
                 continue
             touched.update(group.accounts)
             here = [waiter for _, _, waiter in group.returned]
-            here += [waiter for flow in group.flows.values() for waiter in flow.queue]
+            here += [waiter for flow in group.flows.values() for waiter in flow]
             if group.head is not None:
                 here.append(group.head)
                 self._unpark(group, now)
@@ -178,18 +179,24 @@ class Line:
         return decided
 
     def tick(self, now: float) -> list[Waiter]:
-        """Look at the heads whose instant has come. To be called at `next_instant`."""
+        """Look at the heads whose instant has come, and go on with a large release. To be called at `next_instant`."""
         due: list[Entry] = []
+        decided: list[Waiter] = []
+        for lead in list(self._unfinished):
+            del self._unfinished[lead]
+            self._pump(lead, now, decided)
         timers = self._timers
         while timers and timers[0][0] <= now:
             timer = heappop(timers)
             if self._live(timer):
                 group = timer[3]
                 due.append((group.head.rank, group.ticket, group))  # type: ignore[union-attr]
-        return self._review(due, now, []) if due else []
+        return self._review(due, now, decided) if due else decided
 
     def next_instant(self) -> float:
-        """When to call `tick`; inf when only an event can change anything."""
+        """When to call `tick`; inf when only an event can change anything, -inf for at once."""
+        if self._unfinished:
+            return -inf
         timers = self._timers
         while timers and not self._live(timers[0]):
             heappop(timers)
@@ -225,7 +232,7 @@ class Line:
                     if g.watch is account:
                         return account
                     older = True
-                    if account.metered or not g.watch.metered or g.wake - now <= account.hold_s:  # type: ignore[union-attr,attr-defined]
+                    if account.metered or g.wake - now <= account.hold_s or (g.wake == inf and not g.watch.metered):  # type: ignore[union-attr,attr-defined]
                         room -= need
                 if room < 0 and (older or not self._owed(account, n, now)):
                     return account
@@ -306,7 +313,7 @@ class Line:
             heappush(group.heap, (flow.rank, share.vtime, flow.number, flow))
         flow.share = share
         waiter.flow = flow
-        flow.queue.append(waiter)
+        flow.append(waiter)
 
     def _count(self, waiter: Waiter, n: int) -> None:
         share, group = waiter.share, waiter.group
@@ -355,6 +362,9 @@ class Line:
                         best = first
             if best is None:
                 return
+            if len(decided) >= AT_ONCE:
+                self._unfinished[lead] = None
+                return
             waiter = best[1]
             self._pull(waiter)
             waiter.look()
@@ -371,7 +381,7 @@ class Line:
     def _pull(waiter: Waiter) -> None:
         """Out of its queue: it is at the front."""
         if waiter.flow is not None:
-            waiter.flow.queue.popleft()
+            waiter.flow.popleft()
             waiter.flow = None
         else:
             heappop(waiter.group.returned)
@@ -402,6 +412,8 @@ class Line:
         head = group.head
         assert head is not None
         group.watch, group.wake = account, inf
+        if not account.watchers:
+            account.watched(now, still=True)
         insort(account.watchers, (head.rank, group.ticket, group), key=_order)
         self._arm(group, now)
 
@@ -413,7 +425,7 @@ class Line:
         account, before = group.watch, group.wake
         assert account is not None
         at = inf
-        if account.metered and account.watchers[0][2] is group:
+        if account.timed and account.watchers[0][2] is group:
             need, first = 0.0, True
             for _, _, n, other in account.claims:
                 need += n
@@ -423,7 +435,7 @@ class Line:
             if need <= account.capacity - account.unsent:  # else an older claim must go, or what is unsent leave, first
                 at = account.fit_at(now, need, first=first)
                 if at <= now:
-                    at = now + TICK_S
+                    at = now + account.tick_s
         if at == before:
             return False
         group.wake = at
@@ -449,6 +461,8 @@ class Line:
             if entry[2] is group:
                 del watchers[i]
                 break
+        if not watchers:
+            account.watched(now, still=False)
         _waited(head, account, now)
         group.watch, group.wake = None, inf
 

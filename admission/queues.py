@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import inf
 from typing import ClassVar
 
 from .accounts import PLAIN, Account, Gate, Level
 
 NO_TICKET = 1 << 62
+#: How many places of a queue one step sweeps, and how many that came at one instant are told apart.
+SWEPT_AT_ONCE, LOOKED_AT = 64, 200
 
 WAITING, GRANTED, REFUSED, CANCELLED = range(4)
 
@@ -51,27 +55,81 @@ class Waiter:
 
 
 class Flow:
-    """The waiters of one priority and workflow in a group, in order of arrival; cancelled ones are dropped when met."""
+    """The waiters of one priority and workflow in a group, in order of arrival; cancelled ones are dropped when met.
 
-    __slots__ = ("dead", "number", "queue", "rank", "share", "workflow")
+    Where the dead outnumber the living they are swept out, a few at each step: the living go from `queue` to `kept`,
+    which is the older part of the line while that lasts. To sweep a million at once would stop the loop.
+    """
+
+    __slots__ = ("dead", "kept", "number", "queue", "rank", "share", "workflow")
 
     def __init__(self, rank: int, workflow: str, number: int, share: Share) -> None:
         self.rank, self.workflow, self.number, self.share = rank, workflow, number, share
         self.queue: deque[Waiter] = deque()
+        self.kept: deque[Waiter] | None = None
         self.dead = 0
 
+    def __len__(self) -> int:
+        return len(self.queue) + len(self.kept or ())
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return chain(self.kept or (), self.queue)
+
+    def append(self, waiter: Waiter) -> None:
+        self.queue.append(waiter)
+        if self.kept is not None:
+            self._sweep()
+
     def drop_dead(self) -> None:
-        """One more has been cancelled in the middle: sweep when the dead outnumber the living."""
+        """One more has been cancelled in the middle."""
         self.dead += 1
-        if self.dead > 32 and self.dead * 2 > len(self.queue):
-            self.queue = deque([w for w in self.queue if w.state == WAITING])
-            self.dead = 0
+        if self.kept is None and self.dead > 32 and self.dead * 2 > len(self.queue):
+            self.kept = deque()
+        if self.kept is not None:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        kept, queue = self.kept, self.queue
+        assert kept is not None
+        for _ in range(min(SWEPT_AT_ONCE, len(queue))):
+            waiter = queue.popleft()
+            if waiter.state == WAITING:
+                kept.append(waiter)
+            else:
+                self.dead -= 1
+        if not queue:
+            self.queue, self.kept = kept, None
 
     def front(self) -> Waiter | None:
-        while self.queue and self.queue[0].state != WAITING:
-            self.queue.popleft()
+        if self.kept is not None:
+            first = self._first(self.kept)
+            if first is not None:
+                return first
+            self.kept = None
+        return self._first(self.queue)
+
+    def _first(self, queue: deque[Waiter]) -> Waiter | None:
+        while queue and queue[0].state != WAITING:
+            queue.popleft()
             self.dead -= 1
-        return self.queue[0] if self.queue else None
+        return queue[0] if queue else None
+
+    def popleft(self) -> None:
+        """Take out the front."""
+        (self.kept or self.queue).popleft()
+
+    def place(self, waiter: Waiter) -> int:
+        """How many came before it, dead ones included; for one of many that came at one instant, about so many."""
+        for before, part in ((0, self.kept or ()), (len(self.kept or ()), self.queue)):
+            at = bisect_left(part, waiter.since, key=_since)
+            for i in range(at, min(at + LOOKED_AT, len(part))):
+                if part[i] is waiter:
+                    return before + i
+        return before + min(at + LOOKED_AT, len(part) - 1)
+
+
+def _since(waiter: Waiter) -> float:
+    return waiter.since
 
 
 class Group:

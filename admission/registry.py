@@ -7,7 +7,7 @@ from datetime import datetime
 
 from interlock.catalog.entry import Limits
 
-from .accounts import Account, CustomGate, Gate, HeldAccount, OpenLevel
+from .accounts import Account, CustomGate, CustomMeter, Gate, HeldAccount, MeteredAccount, OpenLevel
 from .charges import Charge
 from .demand import Demand
 from .line import Line
@@ -92,7 +92,10 @@ class Registry:
         known = self._custom.get(id(account))
         if known is not None:
             return known
-        gate = account if isinstance(account, Gate) else CustomGate(account)
+        if isinstance(account, Gate):
+            gate = account
+        else:
+            gate = CustomMeter(account) if isinstance(account, MeteredAccount) else CustomGate(account)
         if self.gates.setdefault(gate.name, gate) is not gate:
             raise ValueError(f"there is another held account named {gate.name!r}")
         if isinstance(gate, CustomGate):

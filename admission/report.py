@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.errors import AdmissionTimeoutError, NeverFitsError
 
-from .accounts import Account, Gate, Level, OpenLevel
+from .accounts import Account, CustomMeter, Gate, Level, OpenLevel
 from .demand import AccountStatistics, Demand, Explanation
 from .line import Line
 from .pool import Pool
@@ -66,18 +66,12 @@ def explain(line: Line, waiting: Waiting, now: float) -> Explanation:
     if waiting.state != WAITING:
         return Explanation(account=None, lacks=0.0, earliest_s=None, ahead=0, estimate=False, reason=waiting.status)
     group = waiting.group
-    account = group.watch
-    assert account is not None
-    if group.head is waiting:
+    head, account = group.head, group.watch
+    if head is None or account is None:
+        return _explain_unseen(waiting, now)
+    if head is waiting:
         return _explain_head(group, account, now)
-    head = group.head
-    assert head is not None
-    ahead = 1 + len(group.returned) if waiting.flow else 1
-    if waiting.flow is not None:
-        flows = [flow for flow in group.flows.values() if flow.rank <= waiting.rank and flow.queue]
-        place = waiting.flow.queue.index(waiting)
-        ahead += place + sum(min(place + 1, len(f.queue)) for f in flows if f is not waiting.flow)
-    ahead = min(ahead, group.waiting - 1)
+    ahead = _ahead(group, waiting)
     first = _explain_head(group, account, now)
     earliest = None
     if first.earliest_s is not None:
@@ -90,14 +84,38 @@ def explain(line: Line, waiting: Waiting, now: float) -> Explanation:
     )
 
 
+def _explain_unseen(waiting: Waiting, now: float) -> Explanation:
+    """Nobody of its group has been found short: it is asked for in the middle of a step, or of a large release."""
+    group = waiting.group
+    account, lacks = group.lead, 0.0
+    for each, n in zip(group.accounts, waiting.amounts, strict=False):
+        short = n - (each.level(now) if isinstance(each, Level) else each.free(now))
+        if short > lacks:
+            account, lacks = each, short
+    ahead = max(_ahead(group, waiting), 0)
+    reason = f"about to be looked at on {account.name}, behind {ahead} of the same accounts"
+    return Explanation(account=account.name, lacks=lacks, earliest_s=None, ahead=ahead, estimate=True, reason=reason)
+
+
+def _ahead(group: Group, waiting: Waiting) -> int:
+    """How many of its group go first, about: the fair share of the other workflows is taken to be even."""
+    ahead = 1 + len(group.returned) if waiting.flow else 1
+    if waiting.flow is not None:
+        place = waiting.flow.place(waiting)
+        flows = [flow for flow in group.flows.values() if flow.rank <= waiting.rank and flow is not waiting.flow]
+        ahead += place + sum(min(place + 1, len(flow)) for flow in flows)
+    return min(ahead, group.waiting - 1)
+
+
 def _explain_head(group: Group, account: Account, now: float) -> Explanation:
     head = group.head
-    assert head is not None
+    assert head is not None  # so says who calls
     need, older, higher = _claimed(group, account)
     own = head.amounts[group.accounts.index(account)]
     held_until = account.held_until if isinstance(account, Level) else -inf
     level = account.level(now) if isinstance(account, Level) else account.free(now)
     lacks = max(need - level, 0.0)
+    at = _all_fit_at(group, now) if account.timed else inf
     if held_until > now:
         reason = f"held back with the whole pool for {held_until - now:.3g} s more, after a 429"
     elif isinstance(account, OpenLevel) and not older:
@@ -108,9 +126,10 @@ def _explain_head(group: Group, account: Account, now: float) -> Explanation:
         reason = f"behind {older} that wait for {account.name}"
     else:
         reason = f"short of {lacks:,.4g} of {account.name}"
+    if isinstance(account, CustomMeter) and at != inf:
+        reason += f", which says that it fits in {max(at - now, 0.0):.3g} s"
     if higher:
         reason += STARVES
-    at = _all_fit_at(group, now) if account.metered else inf
     earliest = max(at - now, 0.0) if at != inf else None
     estimate = any(_claimed(group, each)[1] for each in group.accounts)
     return Explanation(
@@ -139,8 +158,10 @@ def _all_fit_at(group: Group, now: float) -> float:
         need, older, _ = _claimed(group, account)
         if isinstance(account, Level):
             at = account.fit_at(now, need, first=not older) if need <= account.capacity else inf
+        elif need <= account.free(now):
+            at = now
         else:
-            at = now if need <= account.free(now) else inf
+            at = account.fit_at(now, need, first=not older)
         latest = max(latest, at)
     return latest
 
@@ -172,6 +193,7 @@ def account_statistics(
             capacity=account.capacity,
             rate_per_s=account.published_rate if isinstance(account, Level) else None,
             slowdown=throttle.slowdown(now) if throttle else 1.0,
+            held_back_s=account.held_back_s(now),
             held_for_s=max(throttle.held_until - now, 0.0) if throttle else 0.0,
             closed=throttle.closed(now) if throttle else False,
             debt=max(-level, 0.0),
