@@ -152,7 +152,7 @@ def test_a_head_goes_no_later_for_those_who_came_after_it(jobs: list[Job]) -> No
 
 def test_a_workflow_that_was_idle_comes_back_to_where_the_others_stand() -> None:
     """It has saved up nothing while it asked for nothing."""
-    jobs = [Job(0.0, "back", 20.0), *[Job(0.0, "busy", 20.0)] * 80, *[Job(60.0, "back", 20.0)] * 40]
+    jobs = [*[Job(0.0, "busy", 20.0)] * 80, Job(0.1, "back", 20.0), *[Job(60.0, "back", 20.0)] * 40]
     went = serve(list(enumerate(jobs))).went
     later = sorted((at, number) for number, at in went.items() if at > 60.0)[:20]
     assert 8 <= sum(jobs[number].workflow == "back" for _, number in later) <= 12
