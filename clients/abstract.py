@@ -51,6 +51,7 @@ from .asking import Ask, choose_structure, merged_options, refuse_reserved
 from .bound import BoundLLMClient
 from .conversation import Conversation
 from .environment import ClientEnvironment
+from .listing import ListedModel, NoModelListError
 from .measure import raw_input_tokens
 from .options import CallOptions
 from .record import CallSeat
@@ -170,6 +171,11 @@ class AbstractLLMClient(ABC):
     def ready(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Make ready to send: read the credential, build the SDK's client. Called before every call's permit is drawn,
         so that what is missing costs nothing."""
+
+    async def list_models(self) -> Sequence[ListedModel]:
+        """What this provider's own list says the credential can call, asked for with this client's key. Raises
+        `NoModelListError` where there is no list, else whatever its SDK raises: `failure` makes it an error of ours."""
+        raise NoModelListError(f"provider {self.entry.provider} has no list of models to ask for")
 
     async def aclose(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Give back the connections. The default has none."""

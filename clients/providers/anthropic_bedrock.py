@@ -6,6 +6,7 @@ the SDK reads with botocore.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -13,8 +14,10 @@ import anthropic
 import httpx2
 
 from ..asking import Ask
+from ..listing import ListedModel
 from .anthropic_direct import AnthropicDirectClient
 from .aws import AwsChatClient
+from .bedrock_models import bedrock_models
 
 #: The one version that Bedrock documents for Anthropic's messages.
 VERSION = "bedrock-2023-05-31"
@@ -37,6 +40,9 @@ class AnthropicBedrockClient(AwsChatClient, AnthropicDirectClient):
     def path_of(self, *, streamed: bool) -> str:
         model = quote(self.entry.wire_model_id, safe=":")
         return f"/model/{model}/invoke{'-with-response-stream' if streamed else ''}"
+
+    async def list_models(self) -> Sequence[ListedModel]:
+        return await bedrock_models(self, maker="anthropic")
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
         made = anthropic.AsyncAnthropicBedrock(

@@ -12,7 +12,7 @@ import httpx2
 from anthropic import AsyncStream
 
 from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.catalog.words import Depth
+from interlock.catalog.words import Depth, Input
 
 from ..answer import Draft
 from ..asking import Ask
@@ -26,6 +26,7 @@ from ..conversation import (
     ToolUseBlock,
 )
 from ..hints import anthropic_limits
+from ..listing import MOST_PAGES, PAGE, ListedModel, items_of, text_of, tokens_of
 from ..response import Piece, PieceKind, StopReason
 from ..schema import ANTHROPIC
 from ..turns import refused
@@ -214,6 +215,18 @@ class AnthropicDirectClient(SdkChatClient):
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return anthropic_limits(headers, now=now)
 
+    async def list_models(self) -> Sequence[ListedModel]:
+        found: list[ListedModel] = []
+        query = {"limit": str(PAGE)}
+        for _ in range(MOST_PAGES):
+            page = await self.get("/v1/models", query)
+            found += [_listed(item) for item in items_of(page, "data") if item.get("lifecycle") != "retired"]
+            last = text_of(page.get("last_id"))
+            if not page.get("has_more") or last is None:
+                return found
+            query = {"limit": str(PAGE), "after_id": last}
+        raise ValueError(f"its list of models has more than {MOST_PAGES} pages")
+
 
 def _tool_choice(ask: Ask) -> dict[str, Any] | None:
     chosen, parallel = ask.tool_choice, ask.options.parallel_tool_calls
@@ -319,6 +332,20 @@ def _stop(place: Any, draft: Draft) -> None:
         draft.refuse(details.get("category"), details.get("explanation"))
     else:
         draft.stop(STOP_REASONS.get(reason) if isinstance(reason, str) else None)
+
+
+def _listed(item: Mapping[str, Any]) -> ListedModel:
+    takes = item.get("capabilities")
+    images, documents = (takes.get(name) if isinstance(takes, dict) else None for name in ("image_input", "pdf_input"))
+    known = {Input.IMAGES: images, Input.DOCUMENTS: documents}
+    given = {each for each, told in known.items() if isinstance(told, dict) and told.get("supported") is True}
+    return ListedModel(
+        wire_model_id=item["id"],
+        name=text_of(item.get("display_name")),
+        context_window=tokens_of(item.get("max_input_tokens")),
+        max_output_tokens=tokens_of(item.get("max_tokens")),
+        inputs=frozenset({Input.TEXT, *given}) if isinstance(takes, dict) else None,
+    )
 
 
 def _known_text(value: Any) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
+import httpx2
 from botocore.eventstream import ParserError
 from botocore.exceptions import BotoCoreError
 
@@ -22,7 +23,8 @@ from interlock.credentials import ApiKey, AwsCredential, Chain
 from interlock.credentials.stores import variable
 from interlock.errors import CredentialError, UpstreamError
 
-from .sdk import SdkChatClient
+from ..listing import NeededCredential
+from .sdk import CONNECT_TIMEOUT_S, SHOWN, SdkChatClient, read_json
 
 BEARER = "bearer-token-bedrock"
 _OF_THE_KEY = frozenset({"expiredtokenexception", "unrecognizedclientexception", "invalidsignatureexception"})
@@ -48,6 +50,11 @@ class AwsChatClient(SdkChatClient):
             found = credentials.get(credential or cls.default_credential or "", AwsCredential)
         if not (settings.region or found.region):
             raise _no_region(credential or cls.default_credential or "")
+
+    @classmethod
+    def needed_credential(cls, credential: str | None, settings: ProviderSettings) -> NeededCredential:
+        needed = credential or cls.default_credential or ""
+        return NeededCredential(id=needed, shape=ApiKey if needed.endswith(BEARER) else AwsCredential)
 
     @property
     def has_bearer(self) -> bool:
@@ -95,6 +102,17 @@ class AwsChatClient(SdkChatClient):
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return {}  # AWS states none
 
+    async def get_signed(self, url: str) -> Mapping[str, Any]:
+        """What stands at an address of AWS: one signed request, and its body."""
+        self._http = self._http or self._make_http()
+        headers = await signed_headers(self, url=url, headers={}, body=b"", service="bedrock", method="GET")
+        timeout = httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
+        response = await self._http.get(url, headers=headers, timeout=timeout)
+        if response.status_code >= 300:
+            raise self._said_no(response.status_code, read_json(response.content) or response.text[:SHOWN], response)
+        payload: Mapping[str, Any] = self._reply(response).payload
+        return payload
+
     def may_be_rotated(self, error: CredentialError) -> bool:
         """AWS answers 403 to a key that is unknown, or over, too."""
         return error.status != 403 or error.provider_code in _OF_THE_KEY
@@ -125,10 +143,10 @@ def _no_region(credential: str) -> CredentialError:
 
 
 async def signed_headers(
-    client: AwsChatClient, *, url: str, headers: Mapping[str, str], body: bytes, service: str
+    client: AwsChatClient, *, url: str, headers: Mapping[str, str], body: bytes, service: str, method: str = "POST"
 ) -> dict[str, str]:
-    """The headers of a POST, signed over exactly these bytes. In a thread where AWS's own chain is asked: that may ask
-    a metadata server."""
+    """A request's headers, signed over exactly these bytes. In a thread where AWS's own chain is asked: that may ask a
+    metadata server."""
     bearer = client.bearer()
     if bearer is not None:
         return {**headers, "authorization": f"Bearer {bearer}"}
@@ -138,7 +156,7 @@ async def signed_headers(
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
 
-        request = AWSRequest(method="POST", url=url, headers=dict(headers), data=body)
+        request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
         SigV4Auth(_frozen(found), service, region).add_auth(request)
         return {name.lower(): str(value) for name, value in request.headers.items()}
 

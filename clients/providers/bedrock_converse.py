@@ -29,10 +29,12 @@ from ..conversation import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from ..listing import ListedModel
 from ..response import Piece, PieceKind
 from ..schema import ANTHROPIC
 from ..turns import refused
 from .aws import AwsChatClient, signed_headers
+from .bedrock_models import bedrock_models
 from .converse_reading import FrameDecoder, read_event, read_reply
 
 MOST_CACHE_POINTS = 4
@@ -241,6 +243,9 @@ class BedrockConverseClient(AwsChatClient):
         except ValueError:
             body = response.text[:500]
         raise self._said_no(response.status_code, body, response)
+
+    async def list_models(self) -> Sequence[ListedModel]:
+        return await bedrock_models(self)
 
     def read_error(self, error: Exception) -> UpstreamError | None:
         return error if isinstance(error, UpstreamError) else super().read_error(error)

@@ -15,6 +15,7 @@ import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 import google.auth
 import httpx2
@@ -41,10 +42,11 @@ from ..conversation import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from ..listing import MOST_PAGES, PAGE, ListedModel, NeededCredential, text_of
 from ..response import Piece
 from ..schema import GEMINI
 from ..turns import refused
-from .gemini_reading import read_chunk
+from .gemini_reading import listed_in, read_chunk
 from .sdk import CONNECT_TIMEOUT_S, SdkChatClient, tls
 from .sse import json_events
 
@@ -220,6 +222,13 @@ class GeminiClient(SdkChatClient):
         elif not (credentials.get(needed, VertexCredential).location or settings.region):
             raise _no_location(needed, credentials)
 
+    @classmethod
+    def needed_credential(cls, credential: str | None, settings: ProviderSettings) -> NeededCredential:
+        needed = _needed_credential(credential, settings)
+        if needed.startswith(GOOGLE_CLOUD):
+            return NeededCredential(id=needed, shape=VertexCredential)
+        return NeededCredential(id=needed, aliases=cls.credential_aliases if needed == cls.default_credential else ())
+
     @property
     def on_vertex(self) -> bool:
         return self.credential_id.startswith(GOOGLE_CLOUD)
@@ -302,6 +311,33 @@ class GeminiClient(SdkChatClient):
     async def post_streamed(self, body: bytes) -> tuple[httpx2.Response, Events, Callable[[], Awaitable[None]]]:
         response = await self._asked("streamGenerateContent?alt=sse", body)
         return response, _Chunks(response), response.aclose
+
+    async def list_models(self) -> Sequence[ListedModel]:
+        key = "publisherModels" if self.on_vertex else "models"
+        found: list[ListedModel] = []
+        query = {"pageSize": str(PAGE)}
+        for _ in range(MOST_PAGES):
+            page = await self.get("publishers/google/models" if self.on_vertex else "models", query)
+            token = text_of(page.get("nextPageToken"))
+            found += listed_in({key: [], **page} if token or not page else page, key)  # Google leaves out what is empty
+            if token is None:
+                return found
+            query = {"pageSize": str(PAGE), "pageToken": token}
+        raise ValueError(f"its list of models has more than {MOST_PAGES} pages")
+
+    async def get(self, path: str, query: Mapping[str, str]) -> Mapping[str, Any]:
+        await self._find_google()
+        api = self._sdk()._api_client
+        request = api._build_request("get", f"{path}?{urlencode(query)}", {})
+        request.timeout = httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
+        answer = await api._async_request(http_request=request, stream=True)
+        response: httpx2.Response = answer.response_stream
+        try:
+            await response.aread()
+        finally:
+            await response.aclose()
+        payload: Mapping[str, Any] = self._reply(response).payload
+        return payload
 
     async def _asked(self, method: str, body: bytes) -> httpx2.Response:
         """One request through the SDK's own client of the API, which takes a body as it is and authenticates it. Its

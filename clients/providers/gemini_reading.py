@@ -8,10 +8,12 @@ block without text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..answer import Draft
+from ..listing import ListedModel, items_of, text_of, tokens_of
 from ..response import Piece, StopReason
 
 STOP_REASONS: Mapping[str, StopReason] = {
@@ -26,6 +28,9 @@ REFUSALS = frozenset({
 })  # fmt: skip
 #: Reasons that say that the model slipped: another try may do better.
 SLIPS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
+
+#: Names of models that answer generateContent and do not converse in text.
+_NOT_CHAT = re.compile(r"-(tts|image|live|native-audio|embedding)(-|$)")
 
 _UNSPECIFIED = ("FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", None, "")
 
@@ -117,3 +122,22 @@ def _number(value: Any) -> int | None:
 
 def _known_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def listed_in(page: Mapping[str, Any], key: str) -> list[ListedModel]:
+    """The models of a page of the list. Vertex AI tells names alone."""
+    return [_listed(item) for item in items_of(page, key)]
+
+
+def _listed(item: Mapping[str, Any]) -> ListedModel:
+    name = str(item["name"])
+    short, methods = name.rpartition("/")[2], item.get("supportedGenerationMethods")
+    told = "generateContent" in methods if isinstance(methods, list) else short.startswith(("gemini", "gemma"))
+    return ListedModel(
+        wire_model_id=short,
+        name=text_of(item.get("displayName")),
+        also=frozenset({name}),
+        context_window=tokens_of(item.get("inputTokenLimit")),
+        max_output_tokens=tokens_of(item.get("outputTokenLimit")),
+        chat=told and _NOT_CHAT.search(short) is None,
+    )

@@ -30,6 +30,7 @@ from ..asking import Ask
 from ..conversation import Message, ThinkingBlock
 from ..failures import DETAIL_LIMIT
 from ..hints import anthropic_limits, openai_limits
+from ..listing import ListedModel, NoModelListError
 from ..response import Piece
 from .litellm_reading import (
     answered_status,
@@ -44,7 +45,7 @@ from .litellm_reading import (
     words_of,
 )
 from .openai_chat import OpenAIChatCompletionsClient
-from .sdk import CONNECT_TIMEOUT_S, SHOWN
+from .sdk import CONNECT_TIMEOUT_S, SHOWN, tls
 
 #: Fields of the request that stand for Interlock's own decisions.
 _OFF: Mapping[str, Any] = {"num_retries": 0, "max_retries": 0, "no-log": True, "caching": False, "drop_params": False}
@@ -192,6 +193,9 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
             reported=self.read_limits(headers, now=self.environment.wall()),
         )
 
+    async def list_models(self) -> Sequence[ListedModel]:
+        raise NoModelListError("LiteLLM reaches many providers and has no one list of what a key can call")
+
     async def aclose(self) -> None:
         sender, sdk = self._sender, self._openai
         self._sender = self._openai = None
@@ -228,10 +232,10 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
 
         timeout = httpx.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
         many = self.environment.settings.max_connections
-        sender = Sender(timeout=timeout, transport=httpx.AsyncHTTPTransport())
+        sender = Sender(timeout=timeout, transport=httpx.AsyncHTTPTransport(verify=tls()))
         sender.client = httpx.AsyncClient(
             limits=httpx.Limits(max_connections=many, max_keepalive_connections=many), timeout=timeout,
-            follow_redirects=False, trust_env=False,
+            follow_redirects=False, trust_env=False, verify=tls(),
         )  # fmt: skip
         self._http = self._http or self._make_http()
         sdk = self.make_sdk(

@@ -42,3 +42,7 @@ class _Keyless:
     async def post(self, path: str, **request: Any) -> Any:
         options = {**request.pop("options", {}), "headers": {"Authorization": openai.Omit()}}
         return await self._sdk.post(path, options=options, **request)
+
+    async def get(self, path: str, **request: Any) -> Any:
+        options = {**request.pop("options", {}), "headers": {"Authorization": openai.Omit()}}
+        return await self._sdk.get(path, options=options, **request)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.words import Depth
 
 from ..hints import openai_limits
+from ..listing import ListedModel, inputs_of, items_of, text_of, tokens_of
 from ..schema import OPENAI
 from .sdk import SdkChatClient
 
@@ -26,6 +28,12 @@ EFFORTS: Mapping[Depth, str] = {
 }
 #: Our words for the choice of a tool, and the wire's.
 TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "any": "required"}
+#: Names of models that do not converse in text. The list does not say it otherwise; a name that is missing here costs a
+#: superfluous entry that nothing picks.
+_NOT_CHAT = re.compile(
+    r"(?i)(^|[-/])(embed\w*|whisper|tts|transcribe|dall-e|image|sora|moderation|realtime|audio|babbage|davinci|rerank\w*)"
+    r"($|[-_.:\d])"
+)
 
 
 def data_url(data: bytes, media_type: str) -> str:
@@ -59,5 +67,25 @@ class OpenAISdkClient(SdkChatClient):
     def stream_class(self) -> Any:
         return AsyncStream[object]
 
+    async def list_models(self) -> Sequence[ListedModel]:
+        page = await self.get("/models", {})
+        return [_listed(item) for item in items_of(page, "data")]
+
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return openai_limits(headers, now=now)
+
+
+def _listed(item: Mapping[str, Any]) -> ListedModel:
+    """OpenAI tells ids alone. Servers that imitate it tell more, each under a name of its own."""
+    top, shape = item.get("top_provider"), item.get("architecture")
+    top = top if isinstance(top, dict) else {}
+    shape = shape if isinstance(shape, dict) else {}
+    name = str(item["id"])
+    return ListedModel(
+        wire_model_id=name,
+        name=text_of(item.get("name")),
+        context_window=tokens_of(item.get("max_model_len"), item.get("context_length"), item.get("context_window")),
+        max_output_tokens=tokens_of(top.get("max_completion_tokens"), item.get("max_completion_tokens")),
+        inputs=inputs_of(shape.get("input_modalities")),
+        chat=_NOT_CHAT.search(name) is None,
+    )

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from interlock.admission.outcome import Dimension, ReportedLimit
+from interlock.catalog.entry import ProviderSettings
 from interlock.credentials import ApiKey
 from interlock.errors import (
     CredentialError,
@@ -33,6 +34,7 @@ from interlock.errors import (
 from ..abstract import AbstractLLMClient, Events, Reply, WireStream
 from ..failures import read_refusal, upstream_error
 from ..first_byte import on_request
+from ..listing import NeededCredential
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
 CONNECT_TIMEOUT_S = 15.0
@@ -120,7 +122,21 @@ class SdkChatClient(AbstractLLMClient):
 
         return stream.response, stream, aclose
 
+    async def get(self, path: str, query: Mapping[str, str]) -> Mapping[str, Any]:
+        """What stands at a path beside the model's: one request through the SDK's client, and its body."""
+        response: httpx2.Response = await self._sdk().get(
+            path, cast_to=httpx2.Response, options={"headers": self.headers(), "params": dict(query)}
+        )
+        payload: Mapping[str, Any] = self._reply(response).payload
+        return payload
+
     # The rest is the same.
+
+    @classmethod
+    def needed_credential(cls, credential: str | None, settings: ProviderSettings) -> NeededCredential:
+        """What a call is signed with, where the catalog names `credential` (or nothing)."""
+        needed = credential or cls.default_credential
+        return NeededCredential(id=needed, aliases=cls.credential_aliases if needed == cls.default_credential else ())
 
     @property
     def credential_id(self) -> str | None:
@@ -219,7 +235,7 @@ class SdkChatClient(AbstractLLMClient):
 
     def _reply(self, response: httpx2.Response) -> Reply:
         request_id = self._request_id(response.headers)
-        payload = _json(response.content)
+        payload = read_json(response.content)
         if isinstance(payload, list) and payload and isinstance(payload[0], dict) and payload[0].get("error"):
             payload = payload[0]
         if not isinstance(payload, dict):
@@ -304,7 +320,7 @@ class SdkChatClient(AbstractLLMClient):
         return UpstreamError(told, provider_code=type(cause).__name__)
 
 
-def _json(content: bytes) -> Any:
+def read_json(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

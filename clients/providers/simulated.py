@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from interlock.catalog.entry import Limits, ModelEntry
 from interlock.errors import ConfigurationError
 
 from ..environment import ClientEnvironment
+from ..listing import ListedModel, NoModelListError
 from ..simulator import PublishedLimits, SimulatedProvider
 from .anthropic_direct import AnthropicDirectClient
 
@@ -55,6 +57,11 @@ class SimulatedClient(AnthropicDirectClient):
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
         return super().make_sdk(api_key=api_key or "simulated", base_url=base_url, http=http, timeout=timeout)
+
+    async def list_models(self) -> Sequence[ListedModel]:
+        if not (self.entry.base_url or self.environment.settings.base_url):
+            raise NoModelListError(f"provider {self.entry.provider} runs in this process and serves every model")
+        return await super().list_models()
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -46,7 +46,7 @@ def route(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -> 
         target = Target(model=gemini["model"], streamed=streamed, path=_with_alt(path, query), headers=headers)
         return Route(wire=wires.gemini, kind=kind, target=target)
     wire, kind = _by_end(wires, path, query, headers)
-    return Route(wire=wire, kind=kind, target=Target(path=path, headers=headers))
+    return Route(wire=wire, kind=kind, target=Target(path=path, headers=headers, query=_asked(query)))
 
 
 def _bedrock(wires: Wires, model: str, call: str, path: str, headers: Mapping[str, str]) -> Route:
@@ -76,6 +76,11 @@ def _by_end(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -
     elif "x-goog-api-key" in headers or b"key=" in query or "/v1beta" in path or "/publishers/google/" in path:
         wire = wires.gemini
     return wire, "models" if path.endswith("/models") else "other"
+
+
+def _asked(query: bytes) -> dict[str, str]:
+    """What the query says, without a key that stands in it."""
+    return {name: values[0] for name, values in parse_qs(query.decode("latin-1")).items() if name != "key"}
 
 
 def _with_alt(path: str, query: bytes) -> str:

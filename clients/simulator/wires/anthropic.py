@@ -186,6 +186,7 @@ class AnthropicWire:
         yield Event("end", b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
 
     def models(self, ids: Sequence[str], target: Target) -> dict[str, Any]:
+        ids, more = target.page(ids, "limit", "after_id")
         data = [
             {
                 "type": "model",
@@ -197,7 +198,7 @@ class AnthropicWire:
             for name in ids
         ]
         first, last = (ids[0], ids[-1]) if ids else (None, None)
-        return {"data": data, "has_more": False, "first_id": first, "last_id": last}
+        return {"data": data, "has_more": more, "first_id": first, "last_id": last}
 
 
 def _blocks(ask: Ask, reply: Reply) -> list[dict[str, Any]]:

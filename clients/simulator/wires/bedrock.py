@@ -114,8 +114,9 @@ class BedrockWire:
         """ListInferenceProfiles for ids with a region's prefix, ListFoundationModels for all that stand behind."""
         region = "us-east-1"
         if target.path.endswith("/inference-profiles"):
-            profiles = [(name, found[2]) for name in ids if (found := _PROFILE.fullmatch(name))]
-            return {"inferenceProfileSummaries": [_profile(name, model, region) for name, model in profiles]}
+            ids, more = target.page([name for name in ids if _PROFILE.fullmatch(name)], "maxResults", "nextToken")
+            profiles = [_profile(name, _PROFILE.sub(r"\2", name), region) for name in ids]
+            return {"inferenceProfileSummaries": profiles, **({"nextToken": ids[-1]} if more else {})}
         bare = dict.fromkeys(_PROFILE.sub(r"\2", name) for name in ids)
         return {"modelSummaries": [_model(name, region) for name in bare]}
 

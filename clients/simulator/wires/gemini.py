@@ -120,10 +120,12 @@ class GeminiWire:
         yield Event("end", _data(last))
 
     def models(self, ids: Sequence[str], target: Target) -> dict[str, Any]:
+        ids, more = target.page(ids, "pageSize", "pageToken")
+        token = {"nextPageToken": ids[-1]} if more else {}
         if target.path.endswith("/publishers/google/models"):
             names = [f"publishers/google/models/{name}" for name in ids]
-            return {"publisherModels": [{"name": name, "versionId": "default"} for name in names]}
-        return {"models": [_model(name) for name in ids]}
+            return {"publisherModels": [{"name": name, "versionId": "default"} for name in names], **token}
+        return {"models": [_model(name) for name in ids], **token}
 
     def _parts(self, ask: Ask, reply: Reply) -> Iterator[dict[str, Any]]:
         """The parts in order. A signature stands on the first call, or on the text where there is none."""

@@ -47,6 +47,14 @@ class Target:
     streamed: bool | None = None
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def page(self, ids: Sequence[str], size: str, after: str) -> tuple[Sequence[str], bool]:
+        """The part of a list that is asked for, by the wire's words for how many and after which; whether more come."""
+        asked, last = self.query.get(size, ""), self.query.get(after)
+        begin = ids.index(last) + 1 if last in ids else 0
+        end = begin + int(asked) if asked.isdigit() else len(ids)
+        return ids[begin:end], end < len(ids)
 
 
 class Event(NamedTuple):
