@@ -9,6 +9,7 @@
     growing.py      answers under way that are metered while they grow
     memory.py       what a pool must not forget when its process ends (pure)
     line.py         the one line: order, claims, backfilling, fair share (pure)
+    shares.py       what each workflow has had: virtual time
     queues.py       what the line keeps: waiters, flows, groups
     demand.py       what is asked, and the frozen values that are told
     pool.py         a pool in the shell
@@ -18,6 +19,8 @@
     reservation.py  `Reservation` and its permits
     report.py       explanations, statistics, the words of a refusal
     spend.py        cost caps
+    deadlines.py    who must not wait longer
+    pauses.py       the garbage collector and a long line
     delivery.py     callbacks, coalesced into one `call_soon`
     outcome.py      how a call ended, as admission needs to know it
     permit.py       the protocol of a permit, for whoever sends

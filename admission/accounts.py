@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from .limiter import TokenBucketRateLimiter
-    from .queues import Group, Share
+    from .queues import Group
+    from .shares import Share
 
 
 #: Amounts closer than this are equal: levels are floats.
@@ -60,8 +61,8 @@ class Account:
     """The base of all accounts in the line: a name, a capacity, and the line's own bookkeeping."""
 
     __slots__ = (
-        "_held_back_s", "active", "capacity", "claims", "furthest", "groups", "name", "shares", "short_since", "vtime",
-        "watchers",
+        "_held_back_s", "active", "capacity", "claims", "furthest", "groups", "name", "remembered", "shares",
+        "short_since", "vtime", "watchers",
     )  # fmt: skip
 
     metered: ClassVar[bool] = False
@@ -87,6 +88,7 @@ class Account:
         self.claims: list[tuple[int, int, float, Group]] = []  # every head naming it, in the line's order
         self.watchers: list[tuple[int, int, Group]] = []  # the heads short of it, in the line's order
         self._held_back_s, self.short_since = 0.0, 0.0  # how long it had watchers, since when it has
+        self.remembered = 1_024  # shares, before those of no account are forgotten
         self.shares: dict[str, Share] = {}  # as the leading account of groups: one per workflow
         self.groups: list[Group] = []  # as the leading account: the groups it leads
         #: As the leading account: its virtual time, the furthest of a share, how many workflows wait.

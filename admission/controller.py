@@ -11,7 +11,6 @@ import logging
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
-from heapq import heapify, heappop, heappush
 from math import inf
 
 from interlock.catalog.entry import Limits
@@ -20,13 +19,15 @@ from interlock.errors import AdmissionError
 from .accounts import Account, CustomGate, Gate, HeldAccount, Level
 from .charges import NOTHING, Charge
 from .clock import Clock, Timer
+from .deadlines import Deadlines
 from .delivery import Delivery
 from .demand import AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
 from .growing import Growing
 from .limiter import TokenBucketRateLimiter
-from .line import Line
+from .line import AT_ONCE, Line
 from .memory import PoolMemory, remember
 from .outcome import CallOutcome, OutcomeKind
+from .pauses import Pauses
 from .pool import Pool
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
 from .registry import Priced, Registry
@@ -45,7 +46,8 @@ class Admission:
 
     `jitter` gives numbers in [0, 1); it only ever lengthens a hold. `transit_s` is how long a request may be on its
     way: a provider's full bucket does not refill before it has arrived, so no level does here. `wall` is the time of
-    day, with its zone: limits per day are given back by it (None: the system's).
+    day, with its zone: limits per day are given back by it (None: the system's). `freeze` keeps the garbage collector
+    away from whoever waits where very many do: see `pauses.py`.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Admission:
         *,
         jitter: Callable[[], float] = random.random,
         transit_s: float = TRANSIT_S,
+        freeze: bool = True,
         wall: Callable[[], datetime] | None = None,
     ) -> None:
         self.clock = clock
@@ -64,11 +67,11 @@ class Admission:
         self._delivery = Delivery(self._told)
         #: Answers under way, for its permits.
         self.growing = Growing(self)
-        self._deadlines: list[tuple[float, int, Waiting]] = []
+        self._deadlines, self._pauses = Deadlines(), Pauses(freeze=freeze)
         self._timer: Timer | None = None
         self._timer_at = inf
         self._timer_loop: asyncio.AbstractEventLoop | None = None
-        self._numbers = self._granted = self._refused = self._cancelled = self._unmetered = 0
+        self._granted = self._refused = self._cancelled = self._unmetered = 0
 
     # What there is.
 
@@ -162,10 +165,11 @@ class Admission:
                 if demand.overflow == "proceed" and self._overflow(waiting, now):
                     return waiting
                 raise self._refuse(waiting, timeout_error(waiting, now))
-            self._expire_at(now + demand.max_wait_s, waiting)
+            self._deadlines.add(now + demand.max_wait_s, waiting, line.waiting)
         if self._registry.lasting(demand):
             waiting._charges = None
         self._tell(line.enter(waiting, demand.workflow, now), now)
+        self._pauses.came(line.waiting)
         return waiting
 
     def price(self, demand: Demand) -> Priced:
@@ -219,6 +223,7 @@ class Admission:
         if waiting.state == WAITING:
             waiting.seen_at = now
             self._tell(self._line.cancel(waiting, now), now)
+            self._pauses.went(self._line.waiting)
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
             self._granted -= 1
@@ -276,6 +281,7 @@ class Admission:
             self._arm()
 
     def _told(self) -> None:
+        self._pauses.went(self._line.waiting)
         if self._line.waiting or self._deadlines:
             self._arm()
 
@@ -284,12 +290,9 @@ class Admission:
 
         One that is too early is left to fire: to set timers anew costs more than to look once in vain.
         """
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][2].state != WAITING:
-            heappop(deadlines)
         at = self._line.next_instant()
-        if deadlines and deadlines[0][0] < at:
-            at = deadlines[0][0]
+        if self._deadlines:
+            at = min(at, self._deadlines.earliest())
         loop = self._timer_loop
         if loop is None or not loop.is_running():
             try:
@@ -303,22 +306,15 @@ class Admission:
         self._timer = self.clock.call_at(at, self._wake) if at != inf and loop is not None else None
         self._timer_at, self._timer_loop = at, loop
 
-    def _expire_at(self, instant: float, waiting: Waiting) -> None:
-        deadlines = self._deadlines
-        if len(deadlines) > 64 + 2 * self._line.waiting:  # mostly of demands that are long gone
-            self._deadlines = deadlines = [entry for entry in deadlines if entry[2].state == WAITING]
-            heapify(deadlines)
-        self._numbers += 1
-        heappush(deadlines, (instant, self._numbers, waiting))
-
     def _wake(self) -> None:
         self._timer, self._timer_at = None, inf
         now = self.now()
         self._tell(self._line.tick(now), now)
-        while self._deadlines and self._deadlines[0][0] <= now:
-            waiting = heappop(self._deadlines)[2]
-            if waiting.state == WAITING:
-                self._give_up(waiting, now)
+        for _ in range(AT_ONCE):
+            late = self._deadlines.due(now)
+            if late is None:
+                break
+            self._give_up(late, now)
         self._arm()
 
     def _give_up(self, waiting: Waiting, now: float) -> None:

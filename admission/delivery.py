@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+#: How many are told in one turn of the loop; the rest are told in the next.
+AT_ONCE = 128
+
 
 class Deliverable(Protocol):
     def deliver(self) -> None: ...
@@ -49,12 +52,14 @@ class Delivery:
     def _drain(self) -> None:
         self._loop = None
         queue = self._queue
-        for _ in range(len(queue)):
+        for _ in range(min(len(queue), AT_ONCE)):
             try:
                 queue.popleft().deliver()
             except Exception as error:  # a callback's own error must not keep the others from theirs
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a callback of admission raised", "exception": error}
                 )
+        if queue and not self.due:
+            self._call_soon()
         if self._after is not None:
             self._after()

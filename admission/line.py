@@ -40,7 +40,8 @@ from math import inf
 from typing import Any
 
 from .accounts import EPS, Account, Level
-from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Share, Waiter
+from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Waiter
+from .shares import charge, join
 
 #: How many are granted in one step; the rest of a large release follow in the next turns of the loop.
 AT_ONCE = 200
@@ -80,7 +81,7 @@ class Line:
         # Nobody has a claim, and its share would cost nothing: the common case, kept short.
         if not self.waiting and lead.vtime >= lead.furthest and group.plain and self._take_offered(waiter, now):
             return True
-        self._join(waiter, workflow)
+        waiter.share = join(lead, workflow)
         if group.waiting or self._short(group, waiter.amounts, waiter.rank, waiter.ticket, now) is not None:
             return False
         self._take(waiter, now)
@@ -147,7 +148,7 @@ class Line:
 
     def reenter(self, waiter: Waiter, workflow: str, now: float) -> list[Waiter]:
         """`enter` for one that was withdrawn, whose group and amounts may be others by now."""
-        self._join(waiter, workflow)
+        waiter.share = join(waiter.group.lead, workflow)
         return self.enter(waiter, workflow, now)
 
     def give(self, accounts: Sequence[Account], backs: Sequence[float], now: float) -> list[Waiter]:
@@ -256,7 +257,7 @@ class Line:
         if passed:
             self._passed(group, now)
         if waiter.share is not None:
-            self._charge(group.lead, waiter.share, group.cost(amounts))
+            charge(group.lead, waiter.share, group.cost(amounts))
         self._granted(waiter)
 
     def _granted(self, waiter: Waiter) -> None:
@@ -266,18 +267,6 @@ class Line:
             self.tickets = waiter.ticket = self.tickets + 1
 
     @staticmethod
-    def _charge(lead: Account, share: Share, cost: float) -> None:
-        """A workflow has had so many seconds of the account."""
-        charged = cost
-        if share.credit:
-            charged = max(cost - share.credit, 0.0)
-            share.credit -= cost - charged
-        share.vtime = vtime = share.vtime + charged
-        if vtime > lead.furthest:
-            lead.furthest = vtime
-        lead.vtime += cost / lead.active if lead.active else cost  # what each waiting workflow was owed meanwhile
-
-    @staticmethod
     def _passed(group: Group, now: float) -> None:
         """The first demand after a hold has gone: its pools are told, before anybody else is looked at."""
         for account in group.accounts:
@@ -285,23 +274,6 @@ class Line:
                 account.passed(now)
 
     # Queues.
-
-    def _join(self, waiter: Waiter, workflow: str) -> None:
-        lead = waiter.group.lead
-        share = lead.shares.get(workflow)
-        if share is None:
-            share = self._new_share(lead, workflow)
-        elif not share.waiting and share.vtime < lead.vtime:
-            share.vtime = lead.vtime
-        waiter.share = share
-
-    @staticmethod
-    def _new_share(lead: Account, workflow: str) -> Share:
-        if len(lead.shares) >= 1024 and not len(lead.shares) & 1023:
-            # Whoever neither waits nor is ahead of the account would start where it stands now.
-            lead.shares = {k: s for k, s in lead.shares.items() if s.waiting or s.vtime > lead.vtime}
-        share = lead.shares[workflow] = Share(lead.vtime)
-        return share
 
     def _queue(self, waiter: Waiter, workflow: str) -> None:
         group, share = waiter.group, waiter.share

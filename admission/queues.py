@@ -10,21 +10,13 @@ from math import inf
 from typing import ClassVar
 
 from .accounts import PLAIN, Account, Gate, Level
+from .shares import Share
 
 NO_TICKET = 1 << 62
 #: How many places of a queue one step sweeps, and how many that came at one instant are told apart.
 SWEPT_AT_ONCE, LOOKED_AT = 64, 200
 
 WAITING, GRANTED, REFUSED, CANCELLED = range(4)
-
-
-class Share:
-    """What one workflow has had of a leading account, in seconds of it."""
-
-    __slots__ = ("credit", "vtime", "waiting")
-
-    def __init__(self, vtime: float) -> None:
-        self.vtime, self.credit, self.waiting = vtime, 0.0, 0
 
 
 class Waiter:
