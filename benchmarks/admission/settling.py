@@ -108,7 +108,8 @@ def goodput(trace: Trace, row: Row, from_s: float, to_s: float) -> float:
 
 
 def large_waits(trace: Trace, row: Row, from_s: float) -> list[tuple[float, float]]:
-    """(waited, would have waited in the fluid queue) of each large call that came after `from_s` and went."""
+    """(waited, would have waited in the fluid queue) of each large call that came after `from_s` and went, those left
+    out that the fluid would have served at once: there the provider's bucket is ahead of ours by what it has saved."""
     work, manner = row.work, row.manner
     rates = [(at_s, share * work.rate) for at_s, share in manner.shares]
     finishes = fluid_finishes(
@@ -117,7 +118,7 @@ def large_waits(trace: Trace, row: Row, from_s: float) -> list[tuple[float, floa
     return [
         (granted - at_s, max(finish - at_s, 0.0))
         for (at_s, _, size), granted, finish in zip(trace.arrivals, trace.granted, finishes, strict=True)
-        if size == work.large_tokens and at_s >= from_s and granted < inf
+        if size == work.large_tokens and at_s >= from_s and granted < inf and finish >= at_s + 1.0
     ]
 
 
