@@ -52,14 +52,16 @@ class Delivery:
     def _drain(self) -> None:
         self._loop = None
         queue = self._queue
-        for _ in range(min(len(queue), AT_ONCE)):
-            try:
-                queue.popleft().deliver()
-            except Exception as error:  # a callback's own error must not keep the others from theirs
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": "a callback of admission raised", "exception": error}
-                )
-        if queue and not self.due:
-            self._call_soon()
-        if self._after is not None:
-            self._after()
+        try:
+            for _ in range(min(len(queue), AT_ONCE)):
+                try:
+                    queue.popleft().deliver()
+                except Exception as error:  # a callback's own error must not keep the others from theirs
+                    asyncio.get_running_loop().call_exception_handler(
+                        {"message": "a callback of admission raised", "exception": error}
+                    )
+        finally:  # nor may one that ends the turn: a cancellation, Ctrl-C
+            if queue and not self.due:
+                self._call_soon()
+            if self._after is not None:
+                self._after()

@@ -9,6 +9,7 @@ its reservation is owed at once. The settlement puts right whatever was guessed.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from .charges import Charge
@@ -26,21 +27,31 @@ EVERY_S = 0.5
 class Growing:
     """The permits of one `Admission` whose answers are under way and metered as they grow."""
 
-    __slots__ = ("_admission", "_outgrown", "_permits", "_timer")
+    __slots__ = ("_admission", "_loop", "_outgrown", "_permits", "_timer")
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._permits: dict[Permit, float] = {}  # what each is guessed to have put out
         self._outgrown: set[Outputs] = set()
         self._timer: Timer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # whose timer it is
 
     def __len__(self) -> int:
         return len(self._permits)
 
     def begin(self, permit: Permit, now: float) -> None:
         self._permits[permit] = 0.0
-        if self._timer is None:
-            self._timer = self._admission.clock.call_at(now + EVERY_S, self._look)
+        if self._timer is None or (self._loop is not None and not self._loop.is_running()):
+            self._look_again(now)
+
+    def _look_again(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()  # of a loop that has gone
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None  # a clock moved by hand needs none
+        self._timer = self._admission.clock.call_at(now + EVERY_S, self._look)
 
     def end(self, permit: Permit) -> None:
         self._permits.pop(permit, None)
@@ -66,7 +77,7 @@ class Growing:
             if guess > before:
                 self._permits[permit] = guess
                 self._grow(permit, before, guess)
-        self._timer = self._admission.clock.call_at(now + EVERY_S, self._look)
+        self._look_again(now)
 
     def _grow(self, permit: Permit, before: float, guess: float) -> None:
         granted, reserved = permit.unproduced, permit.reserved

@@ -43,6 +43,11 @@ PARTS: Mapping[str, int] = {
 PER_DAY = frozenset({"tokens_per_day", "requests_per_day"})
 
 
+def _held(a_minute: float, burst_s: float) -> float:
+    """What a limit holds at once. Not by way of the rate: 123 / 60 * 60 is less than 123, which a call may need."""
+    return max(a_minute * burst_s / 60.0, 1.0)
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -58,7 +63,7 @@ def rates_of(limits: Limits) -> dict[str, Rate]:
     }
     for name, number in per_minute.items():
         if number is not None:
-            rates[name] = Rate(max(number / 60.0 * limits.burst_s, 1.0), number / 60.0)
+            rates[name] = Rate(_held(number, limits.burst_s), number / 60.0)
     for name, number in {"tokens_per_day": limits.tpd, "requests_per_day": limits.rpd}.items():
         if number is not None:
             rates[name] = Rate(max(number, 1.0), number / DAY_S)
@@ -100,8 +105,9 @@ class TokenBucketRateLimiter:
         self._credit = NOTHING  # what the provider will have at the end of the hold, if its hint is right
         #: What a demand on this pool draws on, in the order of `PARTS`.
         self.accounts: tuple[Level, ...] = ()
-        #: Dimensions whose published limit a provider's header has changed.
+        #: Dimensions whose published limit a provider's header has changed, until the catalog's own is edited.
         self.adopted: set[str] = set()
+        self._stated: dict[str, Rate] = {}  # what the catalog says
         self._wall = wall or _utc_now
         self._reset = day_reset(day_resets)
         self._day_probe_s = 0.0  # of a day that is spent and whose reset is not known: seconds to the next probe
@@ -126,6 +132,8 @@ class TokenBucketRateLimiter:
     def update(self, limits: Mapping[str, Rate], now: float, day_resets: str = ROLLING) -> bool:
         """Take over changed limits; levels are carried over. Returns whether an account came or went."""
         wanted = {str(key): rate for key, rate in limits.items()}
+        self.adopted = {key for key in self.adopted if wanted.get(key) == self._stated[key] and not self.fixed}
+        self._stated = wanted
         slowdown = self.throttle.slowdown(now)
         self._reset = day_reset(day_resets)
         before, self.levels, was = self.levels, {}, self.accounts
@@ -137,7 +145,10 @@ class TokenBucketRateLimiter:
             if level is None or not self._still_fits(dimension, level):
                 level = self._made(dimension, rate, level, now)
                 level.set_rate(now, rate.rate_per_s / slowdown)
-            elif (level.capacity, level.published_rate) != (rate.capacity, rate.rate_per_s):
+            elif dimension not in self.adopted and (level.capacity, level.published_rate) != (
+                rate.capacity,
+                rate.rate_per_s,
+            ):
                 level.set_limit(now, rate.capacity, rate.rate_per_s, rate.rate_per_s / slowdown)
             self.levels[dimension] = level
         self.windowed = any(isinstance(level, WindowLevel) for level in self.levels.values())
@@ -328,7 +339,7 @@ class TokenBucketRateLimiter:
             if state.limit is not None and 0 < state.limit < inf and not self.fixed:
                 before, rate = level.published_rate * 60.0, state.limit / 60.0
                 if abs(state.limit - before) > 1e-6 * before:
-                    capacity = max(rate * self.burst_s, 1.0)
+                    capacity = _held(state.limit, self.burst_s)
                     level.set_limit(now, capacity, rate, rate / self.throttle.slowdown(now))
                     self.adopted.add(dimension.value)
                     changed[dimension.value] = (before, state.limit)

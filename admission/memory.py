@@ -113,10 +113,11 @@ def recall(pool: Pool, memory: PoolMemory, elapsed_s: float, now: float, *, cras
     elapsed = max(elapsed_s - CRASH_S if crashed else elapsed_s, 0.0)
     limiter, throttle = pool.limiter, pool.throttle
     held_s, closed_s = memory.held_for_s - elapsed, memory.closed_for_s - elapsed
-    if memory.slowdown > throttle.slowdown(now) or held_s > 0:
+    slowdown = throttle.slowdown(now)
+    if memory.slowdown > slowdown or held_s > 0 or closed_s > 0:
         throttle.restore(
             now,
-            slowdown=memory.slowdown,
+            slowdown=max(slowdown, memory.slowdown),
             held_until=now + held_s if held_s > 0 else -inf,
             closed_until=now + closed_s if closed_s > 0 else -inf,
         )
@@ -129,7 +130,9 @@ def recall(pool: Pool, memory: PoolMemory, elapsed_s: float, now: float, *, cras
             if opened and isfinite(amount):
                 level.restore(now, amount + unsaid, opened)
             continue
-        lack, _ = memory.lacks.get(dimension, (0.0, 0.0))
+        lack, rate = memory.lacks.get(dimension, (0.0, 0.0))
+        if rate * memory.slowdown > level.published_rate:  # the limit is smaller now: so is what is lacking of it
+            lack *= level.published_rate / (rate * memory.slowdown)
         lack += unsaid - refilled_s * level.rate
         if 0 < lack < inf:
             level.set_level(now, min(level.level(now), level.capacity - lack))

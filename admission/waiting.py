@@ -55,7 +55,7 @@ class Waiting(Waiter):
 
     def look(self) -> None:
         """What its answers are expected to put out may have been learnt while it waited."""
-        if self._charges and self.demand.calls[0].accounting.output == "expected":
+        if self._charges and any(call.accounting.output == "expected" for call in self.demand.calls):
             group, amounts, charges = self._admission.price(self.demand)
             if group is self.group:
                 self.amounts, self._charges = amounts, charges

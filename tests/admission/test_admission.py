@@ -388,3 +388,18 @@ async def test_a_callback_that_raises_keeps_no_permit_and_stops_nobody(house) ->
     await house.clock.settle()
     assert house.granted_labels() == ["next"]
     assert [str(error) for error in seen] == ["mine"]
+
+
+async def test_a_callback_that_is_cancelled_stops_nobody_either(house) -> None:
+    told: list[dict] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    gate = house.admission.account(CountingGate("g", 2))
+
+    def cancelled(_: object) -> None:
+        raise asyncio.CancelledError
+
+    house.admission.submit(Demand(held=((gate, 1),)), cancelled, cancelled)
+    house.ask(held=((gate, 1),), label="next")
+    await house.clock.settle()
+    assert house.granted_labels() == ["next"]
+    assert len(told) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.admission import DatabaseGate
+from interlock.admission import DatabaseGate, Dimension, ReportedLimit
 from interlock.errors import NeverFitsError
 
 
@@ -84,3 +84,26 @@ async def test_a_limit_that_shrinks_refuses_those_in_the_queue_too(house) -> Non
     await house.clock.advance(120)
     assert house.granted_labels() == ["", "head", "small"]
     assert isinstance(house.answers["large"], NeverFitsError)
+
+
+async def test_an_edit_of_something_else_leaves_what_the_provider_has_reported(house) -> None:
+    house.sends = True
+    pool = house.pool(tpm=1_000)
+    house.ask(house.call(pool), label="0")
+    await house.clock.settle()
+    house.finish(house.answers["0"], reported={Dimension.TOKENS: ReportedLimit(limit=100.0)})
+    house.pool(tpm=1_000, max_concurrent=5)
+    assert pool.limiter.levels["tokens"].capacity == 100.0
+    house.pool(tpm=500, max_concurrent=5)
+    assert pool.limiter.levels["tokens"].capacity == 500.0, "whoever edits it means it"
+    assert not pool.limiter.adopted, "and is told again if the provider says otherwise"
+
+
+async def test_a_call_as_large_as_the_limit_fits_whatever_a_sixtieth_of_it_is(house) -> None:
+    house.sends = True
+    pool = house.pool(tpm=123)
+    assert 123 / 60 * 60 < 123
+    house.ask(house.call(pool, 1))
+    house.ask(house.call(pool, 123), label="large")
+    await house.clock.advance(1.0)
+    assert "large" in house.answers

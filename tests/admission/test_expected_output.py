@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, strategies as st
 
-from interlock.admission import OutcomeKind
+from interlock.admission import Admission, CallCharge, CallOutcome, Demand, OutcomeKind
 from interlock.admission.expected import ENOUGH, ENOUGH_COARSE, REMEMBERED_ANSWERS, ExpectedOutput, Outputs
-from interlock.catalog.entry import Accounting
+from interlock.admission.virtual import run_virtual
+from interlock.catalog.entry import Accounting, Limits
 
 EXPECTED = Accounting(output="expected", cache_reads="free")
 
@@ -127,3 +131,57 @@ async def test_an_answer_that_never_came_leaves_nothing_behind(house) -> None:
     assert pool.accounts[0].unsent == 0
     assert house.level("p:output_tokens") == pytest.approx(6_000)
     assert house.clock.next_instant is None, "no timer where nothing is under way"
+
+
+async def test_the_second_of_two_calls_goes_by_what_has_been_learnt_too(house) -> None:
+    first, second = house.pool("a", tpm=60_000), house.pool("b", output_tpm=600)
+    house.ask(house.call(second, 0, 600, key="full"), label="full")
+
+    def ask(label: str) -> None:
+        calls = house.call(first, 1, key="a"), house.call(second, 0, 500, key="b", accounting=EXPECTED)
+        house.ask(*calls, label=label)
+
+    await house.clock.settle()
+    ask("head")
+    ask("behind")
+    for _ in range(30):
+        second.observe_output("b", None, 5, 1.0)
+    house.answers["full"].release()
+    await house.clock.settle()
+    assert house.granted_labels() == ["full", "head", "behind"]
+
+
+class RunningClock:
+    """The time of whichever loop runs."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def call_at(self, when_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_at(when_s, callback)
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
+
+def test_answers_are_watched_in_the_next_loop_too() -> None:
+    admission = Admission(RunningClock(), jitter=lambda: 0.0)
+
+    async def send(watched_s: float) -> float:
+        """Tokens that are taken not to have been produced after so many seconds, of a hundred."""
+        pool = admission.pool("p", Limits(output_tpm=6_000))
+        for _ in range(ENOUGH):
+            pool.observe_output("k", None, 100, 10.0)
+        call = CallCharge(key="k", pool=pool, accounting=EXPECTED, input_tokens=1, output_tokens=100)
+        reservation = await admission.admit(Demand(calls=(call,)))
+        permit = reservation.permit("k", input_tokens=1, output_tokens=100)
+        permit.sent()
+        await asyncio.sleep(watched_s)
+        assert permit.unproduced is not None
+        left = permit.unproduced.output_tokens
+        permit.close(CallOutcome(kind=OutcomeKind.UNKNOWN))
+        reservation.release()
+        return left
+
+    assert run_virtual(send(0.1)) == 100.0, "its loop is gone before anybody looks"
+    assert run_virtual(send(5.1), start_s=2_000.0) == pytest.approx(50.0)

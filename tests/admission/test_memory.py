@@ -112,3 +112,36 @@ def test_of_two_memories_neither_undoes_the_other(a: PoolMemory, b: PoolMemory, 
         assert both.held_for_s >= one.held_for_s
     assert PoolMemory.from_json(json.loads(json.dumps(both.to_json()))) == both
     assert all(lack > 0 for lack, _ in both.after(elapsed_s).lacks.values())
+
+
+async def test_a_pool_closed_for_a_day_stays_closed_after_its_hold(house, new_house) -> None:
+    """Between two probes nothing holds it, and its rate was never slowed: only the closing says so."""
+    house.sends = True
+    pool = house.pool(rpm=60)
+    house.ask(house.call(pool), label="0")
+    await house.clock.settle()
+    house.finish(house.answers["0"], OutcomeKind.REJECTED, day_spent=True, retry_after_s=18_000.0)
+    later = new_house()
+    later.admission.recall(house.admission.remember(), elapsed_s=120.0)
+    again = later.pool(rpm=60)
+    for _ in range(5):
+        later.ask(later.call(again))
+    await later.clock.settle()
+    assert len(later.granted) == 1, "one probe"
+
+
+async def test_what_was_learnt_is_not_undone_by_an_older_memory(house) -> None:
+    pool = house.pool(rpm=60)
+    house.admission.recall({"p": PoolMemory(slowdown=3.0)}, elapsed_s=0.0)
+    house.admission.recall({"p": PoolMemory(held_for_s=5.0)}, elapsed_s=0.0)
+    assert pool.throttle.slowdown(house.clock.now()) == 3.0
+
+
+async def test_a_limit_that_is_smaller_after_the_restart_is_no_debt_of_hours(house, new_house) -> None:
+    pool = house.pool(tpm=1_000_000)
+    house.ask(house.call(pool, 900_000))
+    await house.clock.settle()
+    later = new_house()
+    later.admission.recall(house.admission.remember(), elapsed_s=0.0)
+    later.pool(tpm=10_000)
+    assert later.level("p:tokens") == pytest.approx(1_000.0), "as full as it was"
