@@ -37,8 +37,9 @@ from .waiting import OnGrant, OnRefuse, Waiting
 
 log = logging.getLogger("interlock.admission")
 
-#: How long a request may be on its way, from its first byte here until the provider counts it.
-TRANSIT_S = 0.25
+#: How long a request may be on its way, from its first byte here until the provider counts it; and at most this part of
+#: what a level holds: it is not refilled meanwhile.
+TRANSIT_S, TRANSIT_PART = 1.0, 0.1
 
 
 class Admission:
@@ -333,12 +334,13 @@ class Admission:
 
     def left(self, pool: Pool, waiting: Waiting, charge: Charge, now: float, *, sent: bool = False) -> None:
         """A call that was granted is being sent, or never will be: its pool refills again, once it has arrived."""
-        gone_at = now + self._transit_s if sent else now
+        transit_s = self._transit_s if sent else 0.0
         stopped, reshaped = False, pool.reshaped
         for level in pool.limiter.accounts:
             if reshaped and level not in waiting.group.accounts:
                 continue
-            level.left(gone_at, charge[level.part])
+            part_s = TRANSIT_PART * level.capacity * level.unit_s
+            level.left(now + (transit_s if transit_s < part_s else part_s), charge[level.part])
             if level.watchers and level.watchers[0][2].wake == inf:
                 stopped = True  # its oldest head could not tell when it fits
         if stopped:
