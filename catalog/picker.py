@@ -175,7 +175,9 @@ def _unfit(entry: ModelEntry, seat: Seat) -> str | None:
         return "the call asked to avoid it"
     if entry.kind is not seat.kind:
         return f"it is a model for {entry.kind.value}, and {seat.kind.value} is asked"
-    if entry.status in (Status.DISABLED, Status.UNREACHABLE):
+    # What is not listed may still answer whoever names it: a list is not always whole.
+    unlisted = entry.status is Status.UNLISTED and not isinstance(spec.model, str)
+    if unlisted or entry.status in (Status.DISABLED, Status.UNREACHABLE):
         return f"its status is {entry.status.value}"
     if missing := sorted(each.value for each in spec.sends - entry.inputs - {Input.TEXT}):
         return f"it takes no {' and no '.join(missing)}"

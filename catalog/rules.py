@@ -13,6 +13,10 @@ from .words import Grade, Kind, Status
 if TYPE_CHECKING:
     from .loader import Loaded
 
+#: What a pin may name. The last two are what `interlock catalog discover` has seen, not what anybody decided: such an
+#: entry is passed over while it lasts, and its pin need not be taken out and put back.
+PINNABLE = (Status.OPEN, Status.UNLISTED, Status.UNREACHABLE)
+
 
 def check(loaded: Loaded, reader: Reader) -> None:
     """Add every breach to the reader's problems."""
@@ -102,7 +106,7 @@ def _pin(key: Grade | str, pinned: str, path: Path, loaded: Loaded, reader: Read
     if entry.kind is not kind:
         reader.add(f"{pinned} is a model for {entry.kind.value}, and this pin is for {kind.value}", path)
         return
-    if entry.status is not Status.OPEN:
+    if entry.status not in PINNABLE:
         reader.add(f"{pinned} is {entry.status.value}: only an open entry can be pinned", path)
     if not isinstance(key, Grade) or entry.grade is None:
         return

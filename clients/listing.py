@@ -41,11 +41,12 @@ class ListedModel:
     inputs: frozenset[Input] | None = None
     chat: bool = True
 
-    def is_called(self, wire_model_id: str) -> bool:
-        """Whether an entry with that id calls this model: by its own id, or by the name of which this is the dated
-        snapshot (`claude-haiku-4-5` for `claude-haiku-4-5-20251001`)."""
+    @property
+    def names(self) -> frozenset[str]:
+        """Every id it is called by: its own, and the name of which it is the dated snapshot (`claude-haiku-4-5` for
+        `claude-haiku-4-5-20251001`)."""
         own = {self.wire_model_id, *self.also}
-        return wire_model_id in own or wire_model_id in {_SNAPSHOT.sub("", name) for name in own}
+        return frozenset(own | {_SNAPSHOT.sub("", name) for name in own})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

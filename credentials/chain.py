@@ -88,12 +88,19 @@ class Chain:
 
     def describe(self, credential_id: str, shape: type[Credential] = ApiKey, *, aliases: Sequence[str] = ()) -> str:
         """Where a credential is looked for, in order, and in which of these places something is. Never a value."""
-        places: list[str] = []
-        for name in (credential_id, *aliases):
-            for store in self._stores:
-                for _, stored in _stored_names(shape):
-                    places.append(f"{store.place(name, stored)} ({_state(store, name, stored)})")
-        return ", ".join(dict.fromkeys(places))
+        places = self.places(credential_id, shape, aliases=aliases)
+        return ", ".join(f"{place} ({state})" for place, state in places.items())
+
+    def places(
+        self, credential_id: str, shape: type[Credential] = ApiKey, *, aliases: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """Each place where a credential is looked for, in order, and its state: `set`, `not set`, `cannot be read`."""
+        return {
+            store.place(name, stored): _state(store, name, stored)
+            for name in (credential_id, *aliases)
+            for store in self._stores
+            for _, stored in _stored_names(shape)
+        }
 
     def _read(self, credential_id: str, shape: type[C], aliases: Sequence[str]) -> tuple[C, str | None]:
         values: dict[str, str] = {}

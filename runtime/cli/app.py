@@ -217,12 +217,58 @@ def calls(
 
 
 @catalogs.command("check")
-def check_catalog(file: Annotated[Path, typer.Argument(metavar="FILE", help="The catalog file to check.")]) -> None:
-    """Load a catalog file strictly: exit 0 and a summary, or 2 and what is wrong where."""
+def check_catalog(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The catalog file. Default: the one that ships.")
+    ] = None,
+    credentials: Annotated[
+        bool, typer.Option("--credentials", help="Look at each provider's credential, too.")
+    ] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask/--no-ask", help="With --credentials: ask each provider whether it accepts it.")
+    ] = True,
+) -> None:
+    """Load a catalog file strictly: exit 0 and a summary, or 2 and what is wrong where.
+
+    With --credentials exit 1 where of some pin no model can be called.
+    """
     with plain_errors():
-        from .catalog import check
+        from .catalog import check, load_catalog
 
         typer.echo(check(file))
+        if not credentials:
+            return
+        from .credentials import check_credentials
+
+        code = check_credentials(load_catalog(file), ask=ask)
+    raise typer.Exit(code)
+
+
+@catalogs.command("discover")
+def discover_models(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The catalog file. Default: the one that ships.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Edit this catalog: statuses, and new entries.")
+    ] = None,
+    provider: Annotated[
+        list[str] | None, typer.Option("--provider", metavar="KEY", help="Ask only this one; may be given again.")
+    ] = None,
+    mark_unreachable: Annotated[
+        bool, typer.Option("--mark-unreachable", help="With --write: mark the entries of who gives no list.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every new model.")] = False,
+) -> None:
+    """Ask each provider which models the credentials can call, and compare with the catalog."""
+    with plain_errors():
+        from .discover import DiscoverOptions, discover
+
+        options = DiscoverOptions(
+            file=file, write=write, providers=tuple(provider or ()), mark_unreachable=mark_unreachable, every=every
+        )
+        code = discover(options)
+    raise typer.Exit(code)
 
 
 @catalogs.command("show")

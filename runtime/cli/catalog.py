@@ -1,4 +1,4 @@
-"""`interlock catalog check` and `interlock catalog show`."""
+"""`interlock catalog check` (its credentials: see `credentials`) and `interlock catalog show`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ def load_catalog(file: Path | None) -> Catalog:
     return Catalog.default() if file is None else Catalog.load(file)
 
 
-def check(file: Path) -> str:
+def check(file: Path | None) -> str:
     """What a sound file holds, in one line, and a line for each thing that is allowed and likely meant otherwise.
     Raises CatalogError for one that is not sound."""
     catalog = load_catalog(file)
     kinds = Counter(str(entry.kind) for entry in catalog.entries.values())
     models = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
     unpriced = sorted(entry.id for entry in catalog.entries.values() if entry.prices is None)
-    parts = [f"{file}: sound", f"models: {models}", f"pools: {len(catalog.pools)}", f"pins: {len(catalog.pins)}"]
+    parts = [
+        f"{file or catalog.file}: sound",
+        f"models: {models}",
+        f"pools: {len(catalog.pools)}",
+        f"pins: {len(catalog.pins)}",
+    ]
     if unpriced:
         parts.append(f"without a price: {', '.join(unpriced)}")
     return "\n".join(("; ".join(parts), *warnings_of(catalog)))

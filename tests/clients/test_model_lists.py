@@ -217,7 +217,7 @@ async def test_what_is_retired_on_demand_or_no_chat_model_is_told_apart(wires: A
     ],
 )
 def test_a_dated_snapshot_is_the_model_of_its_name(listed_as: str, called: str, same: bool) -> None:
-    assert ListedModel(wire_model_id=listed_as).is_called(called) is same
+    assert (called in ListedModel(wire_model_id=listed_as).names) is same
 
 
 async def test_the_simulated_provider_in_this_process_has_no_list(wires: Any, bench: Any) -> None:
