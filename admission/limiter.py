@@ -260,7 +260,7 @@ class TokenBucketRateLimiter:
         """The throttle has been told what an earlier process had learnt: hold and slow down as it did."""
         self._follow(now)
         for level in self.accounts:
-            level.hold(now, self.throttle.held_until, drain=False)
+            level.hold(now, self.throttle.held_until, drain=level is self._open)  # which has nothing else to be low by
             level.owed = self.throttle.closed(now) and level.name.rpartition(":")[2] not in PER_DAY
 
     def closing(self, now: float) -> str:

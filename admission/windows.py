@@ -33,15 +33,16 @@ class WindowLevel(Level):
     """`used` of `capacity` since `opened_at`; all of it again at `resets_at` (instants of the monotonic clock).
 
     `opened` is the reset that opened it, in seconds since 1970. The rate is the day's mean: what fair share counts in.
+    `over`: its provider has said that it is used up, so nothing that comes back before the reset is to be had.
     """
 
-    __slots__ = ("_look_at", "_wall", "opened", "opened_at", "reset", "resets_at", "used")
+    __slots__ = ("_look_at", "_wall", "opened", "opened_at", "over", "reset", "resets_at", "used")
 
     def __init__(
         self, name: str, capacity: float, reset: DayReset, wall: Callable[[], datetime], *, now: float, part: int
     ) -> None:
         super().__init__(name, capacity, capacity / DAY_S, now=now, part=part)
-        self.reset, self._wall, self.used = reset, wall, 0.0
+        self.reset, self._wall, self.used, self.over = reset, wall, 0.0, False
         self.opened = self.opened_at = self.resets_at = self._look_at = float("-inf")
         self._look(now)
 
@@ -49,7 +50,7 @@ class WindowLevel(Level):
         moment = self._wall()
         last = self.reset.last(moment)
         if last.timestamp() > self.opened:
-            self.used = self.unsent
+            self.used, self.over = self.unsent, False
             self.opened, self.opened_at = last.timestamp(), now - (moment - last).total_seconds()
         self.resets_at = now + (self.reset.next(moment) - moment).total_seconds()
         self._look_at = min(self.resets_at, now + LOOK_EVERY_S)
@@ -77,7 +78,8 @@ class WindowLevel(Level):
     def give(self, now: float, amount: float) -> None:
         if now >= self._look_at:
             self._look(now)
-        self.used = max(self.used - amount, self.unsent)
+        if amount < 0 or not self.over:
+            self.used = max(self.used - amount, self.unsent)
 
     def fit_at(self, now: float, need: float, *, first: bool) -> float:
         if now >= self._look_at:
@@ -86,10 +88,10 @@ class WindowLevel(Level):
         return max(at, self.held_until)
 
     def spent(self, now: float) -> None:
-        """The provider says that the day is used up. What calls of before give back is not to be had either."""
+        """The provider says that the day is used up."""
         if now >= self._look_at:
             self._look(now)
-        self.used, self.opened_at = max(self.used, self.capacity), now
+        self.used, self.over = max(self.used, self.capacity), True
 
     def restore(self, now: float, used: float, opened: float) -> None:
         """What an earlier process had used of the window that `opened`; nothing if that one is over."""

@@ -256,3 +256,20 @@ async def test_more_than_a_day_holds_is_refused_at_once(house) -> None:
     house = open_house(house, "2026-11-30T10:00:00")
     with pytest.raises(NeverFitsError, match="p:tokens_per_day, which holds at most 1,000:"):
         house.ask(house.call(house.pool(tpd=1_000, day_resets=PACIFIC), 1_001))
+
+
+async def test_what_was_never_sent_gives_a_spent_day_nothing_back(house) -> None:
+    house = open_house(house, "2026-11-30T10:00:00")
+    house.sends = False
+    pool = house.pool(rpm=600, rpd=100, day_resets="00:00 UTC")
+    for i in range(5):
+        house.ask(house.call(pool), label=str(i))
+    await house.clock.settle()
+    house.finish(house.answers["0"], OutcomeKind.REJECTED, day_spent=True)
+    for i in range(1, 5):
+        house.answers[str(i)].release()
+    house.ask(house.call(pool), label="next")
+    await house.clock.settle()
+    assert "next" not in house.answers
+    await house.clock.advance(86_400.0)
+    assert "next" in house.answers

@@ -145,3 +145,18 @@ async def test_a_limit_that_is_smaller_after_the_restart_is_no_debt_of_hours(hou
     later.admission.recall(house.admission.remember(), elapsed_s=0.0)
     later.pool(tpm=10_000)
     assert later.level("p:tokens") == pytest.approx(1_000.0), "as full as it was"
+
+
+async def test_a_pool_without_limits_starts_slowly_after_a_restart_too(house, new_house) -> None:
+    house.sends = True
+    pool = house.pool()
+    house.ask(house.call(pool), label="0")
+    await house.clock.settle()
+    house.finish(house.answers["0"], OutcomeKind.RATE_LIMITED, retry_after_s=5.0)
+    later = new_house()
+    later.admission.recall(house.admission.remember(), elapsed_s=10.0)
+    again = later.pool()
+    for _ in range(20):
+        later.ask(later.call(again))
+    await later.clock.settle()
+    assert len(later.granted) == 1
