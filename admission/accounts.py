@@ -259,9 +259,15 @@ class Level(Account):
     a loop that was busy, an SDK that was loading) is about to be taken from the provider's bucket, which can hold no
     more than `capacity` until then. So the level never refills above `capacity - unsent`: otherwise everything that
     left late would arrive together with what the level had gained meanwhile, and be refused.
+
+    A refund is what we took and the provider did not. Where the level has been full since that was taken
+    (`was_full_at`), the provider's bucket has been full as well, the two are alike again, and there is nothing to
+    refund: giving it back would lift ours above theirs.
     """
 
-    __slots__ = ("full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s", "unsent")
+    __slots__ = (
+        "full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s", "unsent", "was_full_at"
+    )  # fmt: skip
 
     metered: ClassVar[bool] = True
     timed: ClassVar[bool] = True
@@ -273,6 +279,7 @@ class Level(Account):
         self.rate = self.published_rate = rate
         self.unit_s = 1.0 / rate
         self.full_at, self.held_until, self.owed, self.unsent = now, -inf, False, 0.0
+        self.was_full_at = -inf  # the last instant at which something was taken of a full level
         self.part = part  # which count of a charge it meters
         self.pool = None
 
@@ -289,14 +296,16 @@ class Level(Account):
 
     def take(self, now: float, amount: float) -> None:
         full_at = self.full_at
-        self.full_at = (full_at if full_at > now else now) + amount / self.rate
+        if full_at <= now:
+            full_at = self.was_full_at = now
+        self.full_at = full_at + amount / self.rate
 
     def offer(self, now: float, amount: float, sends: bool) -> bool:
         if now < self.held_until or self.owed:
             return False
         full_at, rate, room = self.full_at, self.rate, self.capacity - amount + EPS
         if full_at < now:
-            full_at = now
+            full_at = self.was_full_at = now
         if (full_at - now) * rate > room or self.unsent > room:
             return False
         self.full_at = full_at + amount / rate
@@ -314,8 +323,8 @@ class Level(Account):
     def give(self, now: float, amount: float) -> None:
         """A refund, or (negative) a debt."""
         if amount < 0:
-            start = max(now, self.held_until)  # what is unsent will be taken as well
-            self.take(max(start, start + self.unsent / self.rate), -amount)
+            owed_from = max(now, self.held_until) + self.unsent / self.rate  # what is unsent will be taken as well
+            self.full_at = max(self.full_at, owed_from) - amount / self.rate
         else:
             self.full_at -= amount / self.rate
 

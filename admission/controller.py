@@ -361,7 +361,7 @@ class Admission:
         The workflow's share is corrected by the same, in seconds of the pool. `drained`: a 429 has emptied the pool,
         so what the refused calls took is gone from it; giving it back would send the next burst. Only a debt is eased.
         A level that came into the catalog after the grant was never charged, and has nothing to give back; nor has a
-        window that opened after the call was `sent_at` (inf: it never was).
+        window that opened after the call was `sent_at` (inf: it never was), nor a level that has been full since.
         """
         pool.settled += 1
         taken = NOTHING if reserved is None else reserved
@@ -370,7 +370,7 @@ class Admission:
             for level in levels:  # nobody to wake, no share to correct: the common case, kept short
                 part = level.part
                 back = taken[part] - used[part]
-                if back:
+                if back < 0 or (back and (level.was_full_at <= waiting.decided_at or sent_at == inf)):
                     level.give(now, back)
             return
         backs: list[float] = []
@@ -386,6 +386,8 @@ class Admission:
             back = a - b
             a, b = a * unit_s, b * unit_s
             before, after = a if a > before else before, b if b > after else after
+            if back > 0 and level.was_full_at > waiting.decided_at and sent_at != inf:
+                back = 0.0  # the provider's bucket has been full since: there the difference is gone
             if drained and back > 0:
                 back = min(back, max(-level.level(now), 0.0))
             backs.append(back)

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from interlock.admission import CountingGate
+from interlock.admission import CallOutcome, CountingGate, OutcomeKind
+from interlock.catalog.usage import Usage
 
 
 async def test_nothing_refills_over_what_was_granted_and_has_not_left(house) -> None:
@@ -104,3 +105,31 @@ async def test_a_debt_stands_beside_what_is_unsent(house) -> None:
     house.ask(house.call(pool, 200), label="next")
     await house.clock.settle()
     assert "next" not in house.answers, "300 are owed, 300 are on their way: nothing is left of 600"
+
+
+async def test_a_refund_gives_nothing_to_a_level_that_has_been_full_since(house) -> None:
+    """The provider charged less than we reserved; then both were full, and what we had too little of was gone."""
+    pool = house.pool(tpm=600, burst_s=60)
+    house.ask(house.call(pool, 300), label="slow")
+    await house.clock.settle()
+    slow = house.answers["slow"].permit("k", input_tokens=300, output_tokens=0)
+    slow.sent()
+    await house.clock.advance(60)  # ours is full again, and so is theirs
+    house.ask(house.call(pool, 600), label="all of it")
+    await house.clock.settle()
+    slow.close(CallOutcome(kind=OutcomeKind.COMPLETED, usage=Usage(input_tokens=100, output_tokens=0)))
+    house.finish(house.answers["all of it"], used=(600, 0))
+    assert house.level("p:tokens") == pytest.approx(0.0)
+
+
+async def test_a_refund_counts_where_the_level_has_not_been_full(house) -> None:
+    pool = house.pool(tpm=600, burst_s=60)
+    for label in ("first", "second"):
+        house.ask(house.call(pool, 300), label=label)
+    await house.clock.settle()
+    permits = [house.answers[label].permit("k", input_tokens=300, output_tokens=0) for label in ("first", "second")]
+    for permit in permits:
+        permit.sent()
+    await house.clock.advance(10)
+    permits[0].close(CallOutcome(kind=OutcomeKind.COMPLETED, usage=Usage(input_tokens=100, output_tokens=0)))
+    assert house.level("p:tokens") == pytest.approx(300.0)
