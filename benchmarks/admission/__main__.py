@@ -1,7 +1,7 @@
 """`python -m benchmarks.admission [NAME ...]`: the tables of this folder, each in a process of its own.
 
 Without a name: `cpu` and `settling`. `peers` is run only when it is named: it takes the better part of an hour and
-installs what it compares with; and `head`, which draws a picture.
+installs what it compares with; so are `head`, which draws a picture, and `expected`, which compares ways to reserve.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 USUAL = ("cpu", "settling")
-ON_REQUEST = ("peers", "head")
+ON_REQUEST = ("peers", "head", "expected")
 
 
 def main() -> int:
