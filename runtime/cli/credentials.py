@@ -90,8 +90,14 @@ def _state(answer: Answer) -> str:
 
 def _lacking(answers: list[Answer], catalog: Catalog) -> list[str]:
     """The pins of which no entry can be called. What could not be asked, for want of a list, counts as callable."""
+    from interlock.catalog.words import Status
+
     fine = {
-        entry.id for answer in answers if answer.said in (Said.LISTED, Said.NO_LIST) for entry in answer.account.entries
+        entry.id
+        for answer in answers
+        if answer.said in (Said.LISTED, Said.NO_LIST)
+        for entry in answer.account.entries
+        if entry.status is Status.OPEN
     }
     return [
         f"pin {getattr(key, 'name', key)}: none of {', '.join(ids)} can be called with these credentials"

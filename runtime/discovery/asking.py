@@ -58,7 +58,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`why` says in a sentence what else it was than a list; `host` is where it was asked, with which credential."""
+    """`why` says in a sentence what else it was than a list; `host` and `credential` say whose list
+    it is."""
 
     account: Account
     said: Said
@@ -139,7 +140,7 @@ async def ask(account: Account, catalog: Catalog, credentials: Chain, *, patienc
     began_s = time.monotonic()
     try:
         said, models, why = await _listed(client, patience_s)
-        host = str(getattr(client, "host", "")) if said is not Said.NO_LIST else ""
+        host = str(getattr(client, "host", "")) if said is Said.LISTED else ""
     finally:
         await client.aclose()
     return Answer(

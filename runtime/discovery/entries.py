@@ -44,6 +44,8 @@ def entry_for(model: ListedModel, account: Account, catalog: Catalog, taken: Col
         )
     elif same_way:
         fields |= _facts(known, account, catalog)
+        if known.limits.pool is not None and known.limits.pool not in catalog.pools:
+            comments.append(f"Limits: the shipped pool {known.limits.pool}. Models that share yours need a pool here.")
     else:
         facts = {name: getattr(known, name) for name in _OF_THE_MODEL if name in known.model_fields_set}
         fields |= {**facts, **_told(model), "named_only": True}
@@ -100,7 +102,7 @@ def _facts(known: ModelEntry, account: Account, catalog: Catalog) -> dict[str, A
     pool, limits = _shipped().limits_of(known)
     if pool in catalog.pools:
         return {**facts, "limits": {"pool": pool}}
-    stated = {name: getattr(limits, name) for name in limits.model_fields_set if name != "pool"}
+    stated = {name: getattr(limits, name) for name in type(limits).model_fields if name in limits.model_fields_set}
     return {**facts, "limits": stated} if stated else facts
 
 
@@ -127,6 +129,8 @@ def _ceiling(catalog: Catalog) -> Grade | None:
 def _as_written(value: Any) -> Any:
     if isinstance(value, Grade):
         return value.name
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, BaseModel):

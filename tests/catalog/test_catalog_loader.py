@@ -390,6 +390,12 @@ pins: {{{pin}}}
     assert says in str(error)
 
 
+@pytest.mark.parametrize("status", ["unlisted", "unreachable"])
+def test_a_pin_stays_when_discover_has_closed_its_entry(status: str) -> None:
+    entry = f"{{id: m, grade: SMALL, provider: p, wire_model_id: w, status: {status}}}"
+    assert Catalog.load(f"models:\n  - {entry}\npins: {{SMALL: m}}\n").pins
+
+
 def test_a_fallback_is_of_the_same_kind(refused) -> None:
     error = refused("""\
 models:

@@ -159,6 +159,13 @@ def test_a_chain_that_comes_back_to_itself_through_an_alias_tries_each_model_onc
     assert seen == ["b", "again", "other"]
 
 
+def test_what_is_no_longer_listed_is_passed_over_though_pinned_and_served_by_its_name() -> None:
+    gone = model("gone", status=Status.UNLISTED)
+    catalog = Catalog.of([gone, model("there", price="9")], pins={Grade.SMALL: ("gone", "there")})
+    assert pick(ModelSpec(Grade.SMALL, max_output_tokens=1), catalog=catalog) == "there"
+    assert pick(ModelSpec("gone", max_output_tokens=1), catalog=catalog) == "gone"
+
+
 def test_an_unknown_id_names_what_is_near() -> None:
     with pytest.raises(ModelResolutionError, match=r"no model 'small-deer' \(did you mean small-dear\?\)"):
         pick(ModelSpec("small-deer"))

@@ -265,6 +265,25 @@ def test_no_key_no_host_and_no_extra_are_each_a_line(folder: Any, served: Any, m
     assert "claude-left" in shown
 
 
+def test_a_provider_without_an_address_is_a_line(folder: Any) -> None:
+    entry = "{id: m, grade: SMALL, provider: openai-compatible, wire_model_id: w}"
+    (folder.path / "catalog.yaml").write_text(f"models:\n  - {entry}\n", encoding="utf-8")
+    assert "openai-compatible: failed: openai-compatible needs a base_url" in discover(folder, "catalog.yaml", code=1)
+
+
+def test_a_byte_order_mark_and_a_link_stay(folder: Any, served: Any) -> None:
+    file: Path = folder.path / "catalog.yaml"
+    target = folder.path / "real.yaml"
+    target.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    file.unlink()
+    file.symlink_to(target)
+    lists(served, "claude-haiku-4-5")
+    discover(folder, "--write", "catalog.yaml", "--provider", "anthropic-direct")
+    assert file.is_symlink()
+    assert target.read_bytes().startswith(b"\xef\xbb\xbf# Ours.")
+    assert Catalog.load(target).entries["left"].status is Status.UNLISTED
+
+
 def test_what_cannot_be_written_leaves_the_file_as_it_is(folder: Any, served: Any) -> None:
     file: Path = folder.path / "catalog.yaml"
     lists(served, "claude-next")
@@ -357,6 +376,14 @@ def test_a_pin_without_a_usable_model_is_exit_1(folder: Any, served: Any, monkey
     done = folder.call("catalog", "check", "catalog.yaml", "--credentials", "--no-ask")
     assert done.exit_code == 1
     assert "no: set ANTHROPIC_API_KEY" in done.stdout
+
+
+def test_a_pin_to_what_is_not_listed_any_more_is_lacking(folder: Any, served: Any) -> None:
+    lists(served, "claude-shut")
+    discover(folder, "--write", "catalog.yaml", "--provider", "anthropic-direct")
+    done = folder.call("catalog", "check", "catalog.yaml", "--credentials")
+    assert done.exit_code == 1
+    assert "pin SMALL: none of left, haiku can be called" in done.stderr
 
 
 def test_a_malformed_credential_is_said_without_its_value(folder: Any, served: Any, monkeypatch: Any) -> None:
