@@ -46,6 +46,8 @@ def _looked_at(accounts: list[Account], catalog: Catalog, credentials: Chain) ->
 def _table(answers: list[Answer], catalog: Catalog, credentials: Chain) -> Table:
     from rich.table import Table
 
+    from .screen import cell
+
     table = Table(box=None, pad_edge=False)
     table.add_column("provider", no_wrap=True)
     table.add_column("credential", no_wrap=True)
@@ -54,7 +56,8 @@ def _table(answers: list[Answer], catalog: Catalog, credentials: Chain) -> Table
     for answer in answers:
         name, source = _credential(answer.account, catalog, credentials)
         where = f" at {answer.account.base_url}" if answer.account.base_url else ""
-        table.add_row(answer.account.provider + where, name, source, credentials.redactor.redact(_state(answer)))
+        state = credentials.redactor.redact(_state(answer))
+        table.add_row(*map(cell, (answer.account.provider + where, name, source, state)))
     return table
 
 

@@ -47,7 +47,7 @@ def discover(options: DiscoverOptions) -> int:
     from interlock.errors import ConfigurationError
 
     from .catalog import load_catalog
-    from .screen import screen
+    from .screen import cell, screen
 
     if options.write is not None and options.file is not None and options.write.resolve() != options.file.resolve():
         raise ConfigurationError(
@@ -63,7 +63,7 @@ def discover(options: DiscoverOptions) -> int:
     if (table := _table(differences, every=options.every)).row_count:
         console.print(table)
     for line in _not_listed(differences, credentials):
-        console.print(line, style="dim", soft_wrap=True, markup=False)
+        console.print(cell(line), style="dim", soft_wrap=True)
     if options.write is not None:
         print(_written(options, catalog, differences))
     return 0 if any(answer.said is Said.LISTED for answer in answers) else 1
@@ -88,21 +88,27 @@ def asked(ask: Ask, accounts: Sequence[Account], catalog: Catalog, credentials: 
 def _table(differences: Sequence[Difference], *, every: bool) -> Table:
     from rich.table import Table
 
+    from .screen import cell
+
     table = Table(box=None, pad_edge=False)
     for name in ("provider", "entry", "wire model", "found"):
         table.add_column(name, overflow="fold")
+
+    def add(*cells: str) -> None:
+        table.add_row(*map(cell, cells), style="bold" if cells[-1] == "no longer listed" else None)
+
     for difference in differences:
         provider = difference.answer.account.provider
         for entry in difference.here:
             state = "listed again" if entry in difference.back else _listed(entry.status.value)
-            table.add_row(provider, entry.id, entry.wire_model_id, state)
+            add(provider, entry.id, entry.wire_model_id, state)
         for entry in difference.gone:
-            table.add_row(provider, entry.id, entry.wire_model_id, "no longer listed", style="bold")
+            add(provider, entry.id, entry.wire_model_id, "no longer listed")
         shown = difference.new if every else difference.new[:SHOWN]
         for model in shown:
-            table.add_row(provider, "", model.wire_model_id, "new")
+            add(provider, "", model.wire_model_id, "new")
         if len(shown) < len(difference.new):
-            table.add_row(provider, "", f"and {len(difference.new) - len(shown):,} more (--all)", "new")
+            add(provider, "", f"and {len(difference.new) - len(shown):,} more (--all)", "new")
     return table
 
 

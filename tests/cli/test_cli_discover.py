@@ -257,12 +257,23 @@ def test_no_key_no_host_and_no_extra_are_each_a_line(folder: Any, served: Any, m
     provider_class.cache_clear()
     try:
         shown = discover(folder, "catalog.yaml")
+        checked = folder.call("catalog", "check", "catalog.yaml", "--credentials", "--no-ask").stdout
     finally:
         provider_class.cache_clear()
     assert "openai: not asked: set OPENAI_API_KEY" in shown
     assert "gemini: failed: " in shown
     assert "bedrock-converse: not asked: pip install 'interlock[bedrock]'" in shown
     assert "claude-left" in shown
+    assert "no: pip install 'interlock[bedrock]'" in checked
+
+
+def test_a_name_is_shown_as_it_is_and_commands_no_terminal(folder: Any, served: Any) -> None:
+    lists(served, "claude-left", "claude-haiku-4-5", "[bold]odd[/bold]", "bell\x1b[2Jring\nline")
+    shown = discover(folder, "--write", "catalog.yaml", "--provider", "anthropic-direct")
+    assert "[bold]odd[/bold]" in shown
+    assert "\x1b" not in shown
+    wires = {entry.wire_model_id for entry in Catalog.load(folder.path / "catalog.yaml").entries.values()}
+    assert wires >= {"[bold]odd[/bold]", "bell\x1b[2Jring\nline"}
 
 
 def test_a_provider_without_an_address_is_a_line(folder: Any) -> None:
