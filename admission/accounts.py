@@ -76,6 +76,8 @@ class Account:
     unsent: float = 0.0
     #: Of a level: seconds of its published refill that one unit takes.
     unit_s: float = 0.0
+    #: Whether it is a limit per day: a refusal of the minute leaves it as it is.
+    per_day: bool = False
     #: Of a window (a limit per day with a reset): when it opened. Calls sent before give nothing back to it.
     opened_at: float = -inf
     #: Only a level has one: the limiter of its pool.
@@ -266,7 +268,8 @@ class Level(Account):
     """
 
     __slots__ = (
-        "full_at", "held_until", "owed", "part", "pool", "published_rate", "rate", "unit_s", "unsent", "was_full_at"
+        "full_at", "held_until", "owed", "part", "per_day", "pool", "published_rate", "rate", "unit_s", "unsent",
+        "was_full_at",
     )  # fmt: skip
 
     metered: ClassVar[bool] = True
@@ -280,6 +283,7 @@ class Level(Account):
         self.unit_s = 1.0 / rate
         self.full_at, self.held_until, self.owed, self.unsent = now, -inf, False, 0.0
         self.was_full_at = -inf  # the last instant at which something was taken of a full level
+        self.per_day = False
         self.part = part  # which count of a charge it meters
         self.pool = None
 

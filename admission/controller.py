@@ -228,6 +228,8 @@ class Admission:
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
             self._granted -= 1
+            waiting.group.granted -= bool(waiting._charges) or not waiting.demand.calls
+            self._unmetered -= waiting._charges == () and bool(waiting.demand.calls)
             if waiting.share is not None and waiting._charges and waiting.group.lead.active:
                 waiting.share.credit += waiting.group.cost(waiting.amounts)
             if waiting._charges:
@@ -355,6 +357,7 @@ class Admission:
         now: float,
         sent_at: float = inf,
         drained: bool = False,
+        grows: bool = False,
     ) -> None:
         """One call has ended: give back what it did not use of its reservation, or owe what it used beyond.
 
@@ -370,7 +373,7 @@ class Admission:
             for level in levels:  # nobody to wake, no share to correct: the common case, kept short
                 part = level.part
                 back = taken[part] - used[part]
-                if back < 0 or (back and (level.was_full_at <= waiting.decided_at or sent_at == inf)):
+                if back < 0 or (back and (level.was_full_at <= sent_at or grows)):
                     level.give(now, back)
             return
         backs: list[float] = []
@@ -386,9 +389,9 @@ class Admission:
             back = a - b
             a, b = a * unit_s, b * unit_s
             before, after = a if a > before else before, b if b > after else after
-            if back > 0 and level.was_full_at > waiting.decided_at and sent_at != inf:
+            if back > 0 and level.was_full_at > sent_at and not grows:
                 back = 0.0  # the provider's bucket has been full since: there the difference is gone
-            if drained and back > 0:
+            if drained and back > 0 and not level.per_day:
                 back = min(back, max(-level.level(now), 0.0))
             backs.append(back)
         lead = waiting.group.lead

@@ -168,7 +168,7 @@ class TokenBucketRateLimiter:
             level = WindowLevel(name, rate.capacity, self._reset, self._wall, now=now, part=part)
         else:
             level = Level(name, rate.capacity, rate.rate_per_s, now=now, part=part)
-        level.pool = self
+        level.pool, level.per_day = self, dimension in PER_DAY
         level.hold(now, self.throttle.held_until, drain=False)
         if before is not None:
             level.unsent = before.unsent

@@ -404,7 +404,7 @@ class Line:
                 if other is group:
                     break
                 first = False
-            if need <= account.capacity - account.unsent:  # else an older claim must go, or what is unsent leave, first
+            if need <= account.capacity - account.unsent + EPS:  # else an older claim or what is unsent must go first
                 at = account.fit_at(now, need, first=first)
                 if at <= now:
                     at = now + account.tick_s

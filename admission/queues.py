@@ -9,7 +9,7 @@ from itertools import chain
 from math import inf
 from typing import ClassVar
 
-from .accounts import PLAIN, Account, Gate, Level
+from .accounts import EPS, PLAIN, Account, Gate, Level
 from .shares import Share
 
 NO_TICKET = 1 << 62
@@ -185,6 +185,6 @@ class Group:
     def never_fits(self, amounts: Sequence[float]) -> tuple[Account, float] | None:
         """The first account that can never hold its part, with that part."""
         for account, n in zip(self.accounts, amounts, strict=True):
-            if n > account.capacity:
+            if n > account.capacity + EPS:
                 return account, n
         return None

@@ -99,7 +99,8 @@ class Permit:
             # A hold must stand before anything is given back, or what comes back would be sent into it.
             admission.learn(pool, outcome, self._epoch, self.sent_at, reserved)
         used = self._used(kind, outcome, now)
-        admission.settle(pool, waiting, reserved, used, now, self.sent_at, kind is RATE_LIMITED)
+        grows = call.accounting.output == "expected"  # charged as it grows, and not when it was sent
+        admission.settle(pool, waiting, reserved, used, now, self.sent_at, kind is RATE_LIMITED, grows)
 
     def _used(self, kind: OutcomeKind, outcome: CallOutcome, now: float) -> Charge:
         reserved, usage, call = self.reserved or REQUEST_ONLY, outcome.usage, self.call
