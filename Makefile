@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?=
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto
 AIMOCK := @copilotkit/aimock@1.43.0
 
 .PHONY: help demo test test-local-model check bench clean
