@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from interlock.errors import ContextWindowExceededError, ModelResolutionError
 
@@ -43,7 +43,7 @@ class Unable(str):
 
     remedy: str
 
-    def __new__(cls, reason: str, remedy: str = "") -> Unable:
+    def __new__(cls, reason: str, remedy: str = "") -> Self:
         self = super().__new__(cls, reason)
         self.remedy = remedy
         return self

@@ -1,7 +1,7 @@
 """What admission costs: CPU of an admission, of a decision with many waiting, bytes a waiting demand.
 
-`python -m benchmarks.admission.cpu` prints the tables. Every figure is CPU time of this process (`process_time`), a median
-of several rounds; what matters are the ratios, which hold on any machine. `--quick` leaves out the million.
+`python -m benchmarks.admission.cpu` prints the tables. Every figure is CPU time of this process (`process_time`), a
+median of several rounds; what matters are the ratios, which hold on any machine. `--quick` leaves out the million.
 """
 
 from __future__ import annotations

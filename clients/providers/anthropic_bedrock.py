@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import anthropic
 import httpx2
+from anthropic.lib.bedrock import AsyncAnthropicBedrock
 
 from ..asking import Ask
 from ..listing import ListedModel
@@ -45,7 +45,7 @@ class AnthropicBedrockClient(AwsChatClient, AnthropicDirectClient):
         return await bedrock_models(self, maker="anthropic")
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
-        made = anthropic.AsyncAnthropicBedrock(
+        made = AsyncAnthropicBedrock(
             api_key="none",  # without one the SDK takes whatever the environment holds
             aws_region=self.region(),
             base_url=base_url,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import anthropic
 import httpx2
+from anthropic.lib.bedrock import AsyncAnthropicBedrockMantle
 
 from interlock.errors import CredentialError, UpstreamError
 
@@ -37,7 +37,7 @@ class AnthropicBedrockMantleClient(AwsChatClient, AnthropicDirectClient):
         return policy.mantle_lax_project if self.entry.data_sharing_only else policy.mantle_strict_project
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
-        made = anthropic.AsyncAnthropicBedrockMantle(
+        made = AsyncAnthropicBedrockMantle(
             api_key="none",  # without one the SDK takes whatever the environment holds
             aws_region=self.region(),
             base_url=base_url,

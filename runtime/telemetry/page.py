@@ -16,7 +16,7 @@ with `gen_ai` follow OpenTelemetry's semantic conventions for generative AI.
 ```python
 from opentelemetry import metrics, trace
 
-trace.set_tracer_provider(...)   # or RuntimeSettings(tracer_provider=..., meter_provider=...)
+trace.set_tracer_provider(...)  # or RuntimeSettings(tracer_provider=..., meter_provider=...)
 metrics.set_meter_provider(...)
 ```
 
