@@ -21,7 +21,7 @@ Watching
     release looks at one head per account released; a head short of a level has one timer, at the exact instant of its
     fit; the cost of a decision depends on how many accounts it touches, not on how many wait. Whatever could let a
     head go puts it under review: something given back; an older head leaving, or moving to another account (its claim
-    may loosen); its timer; a report that moves a level.
+    may loosen); its timer; what was unsent having left; a report that moves a level.
 
 Time
     Virtual time of a leading account: a grant costs its workflow `ask / rate` seconds, and advances the account by
