@@ -214,7 +214,7 @@ class Draft:
             return None
         part.texts.append(delta)
         self.size_bytes += len(delta)
-        return Piece(kind=piece_kind, text=delta, block_index=part.index)
+        return Piece(kind=piece_kind, text=delta, block_index=part.index, tool=part.name or None)
 
     def _part(self, kind: str, key: Hashable) -> _Part:
         part = self._parts.get(key)

@@ -64,7 +64,7 @@ class BoundLLMClient:
             return self._client.prepare(self._binding, asked, options, response_model, stream=True)
 
         call = prepare(Conversation.of(conversation))
-        return ResponseStream(self._client, call, self._seat, StreamingMode(mode), prepare)
+        return ResponseStream(self._client, call, self._seat, StreamingMode(mode), prepare, response_model)
 
     def get_upstream_retries(self) -> int:
         """How many re-runs this provider advises. What counts is the job's own `upstream_retries`."""

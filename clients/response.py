@@ -71,9 +71,11 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a streamed answer, in order. The last one is of kind RESPONSE and carries the response."""
+    """A part of a streamed answer, in order. The last one is of kind RESPONSE and carries the response. `tool` names the
+    tool that a TOOL_JSON piece is an argument of, where the wire has said so by then."""
 
     kind: PieceKind
     text: str = ""
     block_index: int = 0
+    tool: str | None = None
     response: LLMResponse | None = field(default=None, repr=False)

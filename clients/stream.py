@@ -33,6 +33,7 @@ from .delivery import MAX_CONTINUATIONS, deliver, joined, start
 from .lifecycle import CallAttempt
 from .options import StreamingMode
 from .outcomes import outcome_of
+from .partial import PartialObject
 from .record import CallSeat
 from .response import LLMResponse, Piece, PieceKind, StopReason
 from .watch import AttemptTimeout, Watch
@@ -63,12 +64,14 @@ class ResponseStream:
         seat: CallSeat,
         mode: StreamingMode,
         prepare: Callable[[Conversation], Call],
+        response_model: type[Any] | None = None,
     ) -> None:
         self._client, self._call, self._seat, self._mode = client, call, seat, mode
         self._asked, self._prepare = call.conversation, prepare
         self._paused: LLMResponse | None = None  # the turn so far
         self._continuations = 0
         self._draft = client.draft()
+        self._object = None if response_model is None else PartialObject(response_model)
         self._waiting: deque[Piece] = deque()  # read, and not yet given out
         self._attempt: CallAttempt | None = None
         self._wire: WireStream | None = None
@@ -92,6 +95,12 @@ class ResponseStream:
     def partial(self) -> str:
         """The text that has come so far."""
         return (self._paused.text if self._paused else "") + self._draft.partial
+
+    @property
+    def partial_object(self) -> Any:
+        """With a `response_model`: what has been given out of the answer, as plain values that are not validated yet.
+        None before there is anything of it."""
+        return None if self._object is None else self._object.value
 
     async def finish(self) -> LLMResponse:
         """Read what is left and return the response."""
@@ -127,6 +136,8 @@ class ResponseStream:
             await self._read_on()
         piece = self._waiting.popleft()
         self._delivered = True
+        if self._object is not None:
+            self._object.add(piece)
         return piece
 
     async def _read_on(self) -> None:

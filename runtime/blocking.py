@@ -166,6 +166,11 @@ class BlockingStream:
         """The text that has come so far."""
         return self._inner.partial
 
+    @property
+    def partial_object(self) -> Any:
+        """With a `response_model`: what has come of the answer, as plain values that are not validated yet."""
+        return self._inner.partial_object
+
     def finish(self) -> LLMResponse:
         """Read what is left and return the response."""
         return self._bridge.wait(self._inner.finish())

@@ -163,7 +163,7 @@ class PipelineContext:
     ) -> CallStream:
         """`async with ctx.stream(LLMCall(...)) as pieces`, then `async for piece in pieces` and `pieces.response`."""
         path, sink = self._scope.take(key), Sink()
-        return CallStream(lambda: self._submit(StreamedCall(call, sink, mode), path), sink)
+        return CallStream(lambda: self._submit(StreamedCall(call, sink, mode), path), sink, call.response_model)
 
     # What is not deterministic, as steps.
 

@@ -59,7 +59,7 @@ class DirectLLM:
     ) -> CallStream:
         """`async with runtime.llm(...).stream_response(...) as pieces`."""
         call, sink = self._call(conversation, options, response_model), Sink()
-        return CallStream(lambda: self._runtime.submit(StreamedCall(call, sink, mode)), sink)
+        return CallStream(lambda: self._runtime.submit(StreamedCall(call, sink, mode)), sink, response_model)
 
     def get_upstream_retries(self) -> int:
         return int(self._settings.get("upstream_retries", LLMCall.upstream_retries))

@@ -95,6 +95,11 @@ class GuardedStream:
         """The text that has come so far."""
         return self._inner.partial
 
+    @property
+    def partial_object(self) -> Any:
+        """With a `response_model`: what has come of the answer, as plain values that are not validated yet."""
+        return self._inner.partial_object
+
     async def finish(self) -> LLMResponse:
         """Read what is left and return the response."""
         self._stopper.check()

@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from interlock.clients.partial import PartialObject
 from interlock.clients.response import Piece, PieceKind
 from interlock.errors import StreamBufferError
 
@@ -74,8 +75,14 @@ class CallStream:
     pieces end.
     """
 
-    def __init__(self, submit: Callable[[], JobHandle[LLMResponse]], sink: Sink) -> None:
+    def __init__(
+        self,
+        submit: Callable[[], JobHandle[LLMResponse]],
+        sink: Sink,
+        response_model: type[Any] | None = None,
+    ) -> None:
         self._submit, self._sink = submit, sink
+        self._object = None if response_model is None else PartialObject(response_model)
         self._handle: JobHandle[LLMResponse] | None = None
         self._told = False
 
@@ -99,6 +106,8 @@ class CallStream:
         while True:
             piece = self._sink.take()
             if piece is not None:
+                if self._object is not None:
+                    self._object.add(piece)
                 return piece
             if self._handle.done:
                 if self._told:
@@ -118,6 +127,12 @@ class CallStream:
     def response(self) -> LLMResponse:
         """The whole answer, once the pieces have ended."""
         return self.handle.result()
+
+    @property
+    def partial_object(self) -> Any:
+        """With a `response_model`: what has been read of the answer, as plain values that are not validated yet. None
+        before there is anything of it."""
+        return None if self._object is None else self._object.value
 
     async def aclose(self) -> None:
         """Stop the job unless it is over, and wait until it has given everything back."""
