@@ -2,7 +2,9 @@
 
 Needs a `base_url`; a key only where the settings name a credential. It asks for less than OpenAI's own class: the older
 name of the output limit, and structured answers as the entry says (`structured: prompt` is safe everywhere). Where a
-server refuses `stream_options`, the provider's `options: {include_usage: false}` leaves it out.
+server refuses `stream_options`, the provider's `options: {include_usage: false}` leaves it out; where it takes a schema
+as `{"type": "json_object", "schema": ...}` only (llama-cpp-python), `options: {response_format: json_object}` writes
+`structured: native` so.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 import httpx2
 import openai
 
+from ..asking import Ask
 from .openai_chat import OpenAIChatCompletionsClient
 
 
@@ -21,6 +24,16 @@ class OpenAICompatibleClient(OpenAIChatCompletionsClient):
     default_base_url = None
     default_credential = None
     limit_field = "max_tokens"
+
+    def encode(self, ask: Ask) -> dict[str, Any]:
+        wire = super().encode(ask)
+        beside = self.environment.settings.options.get("response_format") == "json_object"
+        if beside and "response_format" in wire:
+            wire["response_format"] = {
+                "type": "json_object",
+                "schema": wire["response_format"]["json_schema"]["schema"],
+            }
+        return wire
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
         sdk = super().make_sdk(api_key=api_key, base_url=base_url, http=http, timeout=timeout)

@@ -20,7 +20,7 @@ from interlock.errors import (
     UpstreamError,
 )
 
-from .conftest import asked
+from .conftest import WIRES, asked
 
 DONE = b"data: [DONE]\n\n"
 
@@ -337,3 +337,18 @@ async def test_a_refusal_tells_the_limits_too(bench, openai, streamed):
     reported = seat.permits[-1].outcome.reported
     assert (reported[Dimension.REQUESTS].limit, reported[Dimension.TOKENS].limit) == (1, 50_000)
     assert reported[Dimension.REQUESTS].remaining == 0
+
+
+async def test_a_server_that_takes_the_schema_beside_json_object(bench):
+    wire = next(wire for wire in WIRES if wire.key == "openai-compatible")
+
+    def written(options: dict[str, Any], response_model: Any) -> Any:
+        _, seat = bench.client(wire, settings={"options": options})
+        call = bench._clients[-1].prepare(seat.binding, "How many?", None, response_model, stream=False)
+        return json.loads(call.body).get("response_format")
+
+    usual = written({}, int)
+    assert usual["type"] == "json_schema"
+    beside = written({"response_format": "json_object"}, int)
+    assert beside == {"type": "json_object", "schema": usual["json_schema"]["schema"]}
+    assert written({"response_format": "json_object"}, None) is None
