@@ -60,6 +60,7 @@ from .schema import Dialect
 from .structured import Shape
 from .turns import check_inputs, half_character, ready_turns, refused, without_foreign_signatures
 from .watch import AttemptTimeout
+from .writing import plain
 
 #: A call may be this much larger than declared before it counts as undeclared: an estimate is no measurement.
 DECLARED_SLACK, DECLARED_SLACK_TOKENS = 1.1, 32
@@ -295,7 +296,7 @@ class AbstractLLMClient(ABC):
 
     def _as_json(self, wire: Mapping[str, Any], asked: Conversation) -> bytes:
         try:
-            return json.dumps(wire, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode()
+            return json.dumps(wire, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain).encode()
         except UnicodeEncodeError:
             place = half_character(asked) or "the options"
             problem = f"half a character (a lone surrogate) stands in {place}"
@@ -324,11 +325,3 @@ def _hash(body: bytes, *, streamed: bool) -> str:
     if streamed:
         digest.update(b"\nstreamed")
     return digest.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (tuple, set, frozenset)):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")

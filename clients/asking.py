@@ -147,6 +147,8 @@ def _check_tool_choice(asked: CallOptions, entry: ModelEntry) -> None:
 
 def _check_names(tools: tuple[Tool, ...], entry: ModelEntry) -> None:
     names = [tool.name for tool in tools]
+    if not all(name.strip() for name in names):
+        raise refused("a tool needs a name, and one has none", model=entry.id)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refused(f"the tool {twice!r} is given twice", model=entry.id)

@@ -71,7 +71,7 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a streamed answer, in order. The last one is of kind RESPONSE and carries the response. `tool` names the
+    """A part of a streamed answer, in order. The last one is of kind RESPONSE and carries the response. `tool` is the
     tool that a TOOL_JSON piece is an argument of, where the wire has said so by then."""
 
     kind: PieceKind

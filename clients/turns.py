@@ -147,6 +147,10 @@ def _texts(block: Block) -> Iterable[str]:
         yield block.text
     elif isinstance(block, ToolResultBlock):
         yield block.content
+    elif isinstance(block, ImageBlock):
+        yield from (block.url or "", block.media_type)
+    elif isinstance(block, DocumentBlock):
+        yield from (block.url or "", block.media_type, block.name)
     elif isinstance(block, ToolUseBlock):
         yield repr(block.input) if not _plain(block.input) else ""
         yield from (value for value in block.input.values() if isinstance(value, str))

@@ -46,6 +46,7 @@ from ..listing import MOST_PAGES, PAGE, ListedModel, NeededCredential, text_of
 from ..response import Piece
 from ..schema import GEMINI
 from ..turns import refused
+from ..writing import checked_url
 from .gemini_reading import listed_in, read_chunk
 from .sdk import CONNECT_TIMEOUT_S, SdkChatClient, tls
 from .sse import json_events
@@ -274,7 +275,9 @@ class GeminiClient(SdkChatClient):
 
     def ready(self) -> None:
         self._key()
-        if not self.on_vertex:
+        if self.on_vertex:  # the SDK's client is made once Google's credentials are found
+            checked_url(self.base_url, provider=self.entry.provider, model=self.entry.id)
+        else:
             self._sdk()
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:

@@ -32,6 +32,7 @@ from ..failures import DETAIL_LIMIT
 from ..hints import anthropic_limits, openai_limits
 from ..listing import ListedModel, NoModelListError
 from ..response import Piece
+from ..writing import checked_url
 from .litellm_reading import (
     answered_status,
     chain_of,
@@ -172,6 +173,8 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     def ready(self) -> None:
         self._key()
         if self._sender is None:
+            if self.base_url is not None:
+                checked_url(self.base_url, provider=self.entry.provider, model=self.entry.id)
             self._sender, self._openai = self._make_senders()
 
     async def send(self, body: bytes) -> Reply:

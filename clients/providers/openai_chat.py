@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -20,6 +19,7 @@ from ..conversation import (
 from ..options import Tool
 from ..response import Piece
 from ..turns import refused
+from ..writing import json_text
 from .openai_reading import read_choice, read_usage
 from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, data_url
 
@@ -40,7 +40,7 @@ def _document(block: DocumentBlock) -> dict[str, Any]:
 
 
 def _tool_use(block: ToolUseBlock) -> dict[str, Any]:
-    arguments = json.dumps(dict(block.input), ensure_ascii=False)
+    arguments = json_text(block.input, f"the input of tool call {block.id!r}")
     return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
 
 

@@ -3,7 +3,6 @@ the encrypted items that it gave."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -22,6 +21,7 @@ from ..conversation import (
 from ..options import Tool
 from ..response import Piece
 from ..turns import refused
+from ..writing import json_text
 from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, data_url
 from .responses_reading import ResponsesReader, reasoning_item
 
@@ -54,7 +54,7 @@ def _document(block: DocumentBlock) -> dict[str, Any]:
 
 
 def _tool_use(block: ToolUseBlock) -> dict[str, Any]:
-    arguments = json.dumps(dict(block.input), ensure_ascii=False)
+    arguments = json_text(block.input, f"the input of tool call {block.id!r}")
     return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
 
 

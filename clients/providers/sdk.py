@@ -35,6 +35,7 @@ from ..abstract import AbstractLLMClient, Events, Reply, WireStream
 from ..failures import read_refusal, upstream_error
 from ..first_byte import on_request
 from ..listing import NeededCredential
+from ..writing import checked_url
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
 CONNECT_TIMEOUT_S = 15.0
@@ -206,7 +207,8 @@ class SdkChatClient(AbstractLLMClient):
             if self._http is None:
                 self._http = self._make_http()
             timeout = httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
-            made = self.make_sdk(api_key=key, base_url=self.base_url, http=self._http, timeout=timeout)
+            url = checked_url(self.base_url, provider=self.entry.provider, model=self.entry.id)
+            made = self.make_sdk(api_key=key, base_url=url, http=self._http, timeout=timeout)
             # ANTHROPIC_CUSTOM_HEADERS and OPENAI_CUSTOM_HEADERS would come along, and no argument keeps them out.
             made._custom_headers = {}
             self._made = (digest, made)
