@@ -51,3 +51,8 @@ class Pauses:
         if self.frozen and waiting < FROM // 2:
             self.frozen = False
             gc.unfreeze()
+
+    def __del__(self) -> None:
+        """An admission that is dropped while very many wait leaves nothing frozen behind."""
+        if self.frozen:
+            gc.unfreeze()
