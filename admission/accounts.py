@@ -1,8 +1,8 @@
 """Accounts: what a demand draws on. Each answers at once; none waits, none knows who waits for it.
 
 Two kinds. A *held* account (`CountingGate`, `DatabaseGate`) counts what is out and gets it back when the job ends. A
-*metered* account (`Level`) is a level that the clock refills: it is read from the clock, never ticked, for what it holds
-is told by one instant, `full_at`, at which it would be full if nobody drew on it (the generic cell rate algorithm). A
+*metered* account (`Level`) is a level that the clock refills: it is read from the clock, never ticked. What it holds is
+told by one instant, `full_at`, at which it would be full if nobody drew on it (the generic cell rate algorithm). A
 level may be negative: a settlement above its reservation is a debt, and refills like anything else.
 
 The bookkeeping of the line (claims, watchers, shares) stands on the account it concerns, so that a decision looks only

@@ -18,8 +18,9 @@ Measuring
     exactly the longer that time (and with a hint, which says how much was missing, within a second of it). The next
     rate is that, less `MARGIN`; there is nothing to search. A short measurement (under `EXACT_FROM` calls of the size
     refused) is a rough one, and cuts to no less than `DEEPEST_CUT`; each cuts to no more than `SHALLOWEST_CUT`, the
-    first one, which measured from a burst, to no more than `UNMEASURED_CUT`. This happens once per *epoch*: a grant carries the number of the last change, and a refusal of a call from before it (of
-    many in flight, most are) cuts nothing twice; its hint still prolongs the hold.
+    first one, which measured from a burst, to no more than `UNMEASURED_CUT`. This happens once per *epoch*: a grant
+    carries the number of the last change, and a refusal of a call from before it (of many in flight, most are) cuts
+    nothing twice; its hint still prolongs the hold.
 
 Probing
     That a limit has opened can be found only by asking for more than it gave, which costs a refusal where it has not:
