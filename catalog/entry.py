@@ -113,6 +113,7 @@ class PriceTier(Strict):
     output: Price = Decimal(0)
     cache_read: Price | None = None
     cache_write: Price | None = None
+    cache_write_1h: Price | None = None  # of what is kept for an hour; None: as cache_write
 
 
 class Prices(Strict):
@@ -124,6 +125,7 @@ class Prices(Strict):
     output: Price = Decimal(0)
     cache_read: Price | None = None  # None: the input price
     cache_write: Price | None = None
+    cache_write_1h: Price | None = None  # of what is kept for an hour; None: as cache_write
     tiers: tuple[PriceTier, ...] = ()
     as_of: date | None = None
     source: str | None = None

@@ -22,10 +22,14 @@ def cost(prices: Prices | None, usage: Usage) -> Decimal | None:
         return None
     read_price = row.input if row.cache_read is None else row.cache_read
     write_price = row.input if row.cache_write is None else row.cache_write
+    long_price = write_price if row.cache_write_1h is None else row.cache_write_1h
+    written = _count(usage.cache_write_tokens)
+    kept_long = min(_count(usage.cache_write_1h_tokens), written)
     total = (
         _count(usage.input_tokens) * row.input
         + _count(usage.cache_read_tokens) * read_price
-        + _count(usage.cache_write_tokens) * write_price
+        + (written - kept_long) * write_price
+        + kept_long * long_price
         + _count(usage.output_tokens) * row.output
     )
     return total / prices.per
@@ -37,7 +41,9 @@ def worst_cost(prices: Prices | None, input_tokens: int, output_tokens: int) -> 
         return None
     rows: list[Prices | PriceTier] = [prices]
     rows += [tier for tier in prices.tiers if tier.above_input_tokens < input_tokens]
-    dearest_input = max(max(row.input, row.cache_read or 0, row.cache_write or 0) for row in rows)
+    dearest_input = max(
+        max(row.input, row.cache_read or 0, row.cache_write or 0, row.cache_write_1h or 0) for row in rows
+    )
     dearest_output = max(row.output for row in rows)
     return (_count(input_tokens) * dearest_input + _count(output_tokens) * dearest_output) / prices.per
 

@@ -10,7 +10,8 @@ class Usage:
     """Tokens of one call. None is unknown; zero is zero.
 
     The four billed counts never overlap: `input_tokens` is fresh input without what was read from or written to a
-    cache. `reasoning_tokens` is a part of `output_tokens`, never beside it. `estimated` marks counts of ours.
+    cache. `reasoning_tokens` is a part of `output_tokens`, never beside it, and `cache_write_1h_tokens` a part of
+    `cache_write_tokens`: what was written to be kept for an hour. `estimated` marks counts of ours.
     """
 
     input_tokens: int | None = None
@@ -18,6 +19,7 @@ class Usage:
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
     estimated: bool = False
 
     @property
@@ -37,5 +39,6 @@ class Usage:
             cache_read_tokens=plus(self.cache_read_tokens, other.cache_read_tokens),
             cache_write_tokens=plus(self.cache_write_tokens, other.cache_write_tokens),
             reasoning_tokens=plus(self.reasoning_tokens, other.reasoning_tokens),
+            cache_write_1h_tokens=plus(self.cache_write_1h_tokens, other.cache_write_1h_tokens),
             estimated=self.estimated or other.estimated,
         )

@@ -152,6 +152,7 @@ class Draft:
             cache_read_tokens=counts.get("cache_read_tokens"),
             cache_write_tokens=counts.get("cache_write_tokens"),
             reasoning_tokens=counts.get("reasoning_tokens"),
+            cache_write_1h_tokens=counts.get("cache_write_1h_tokens"),
         )
 
     @property

@@ -314,13 +314,14 @@ def _count(usage: Any, draft: Draft) -> None:
     """Reported at the start and at the end: the last value of each field is the whole, and a sum would double it."""
     if not isinstance(usage, dict):
         return
-    details = usage.get("output_tokens_details")
+    details, written = usage.get("output_tokens_details"), usage.get("cache_creation")
     draft.count(
         input_tokens=usage.get("input_tokens"),
         output_tokens=usage.get("output_tokens"),
         cache_read_tokens=usage.get("cache_read_input_tokens"),
         cache_write_tokens=usage.get("cache_creation_input_tokens"),
         reasoning_tokens=details.get("thinking_tokens") if isinstance(details, dict) else None,
+        cache_write_1h_tokens=written.get("ephemeral_1h_input_tokens") if isinstance(written, dict) else None,
     )
 
 

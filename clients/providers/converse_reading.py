@@ -116,7 +116,16 @@ def _count(usage: Any, draft: Draft) -> None:
             output_tokens=usage.get("outputTokens"),
             cache_read_tokens=usage.get("cacheReadInputTokens"),
             cache_write_tokens=usage.get("cacheWriteInputTokens"),
+            cache_write_1h_tokens=_kept_long(usage.get("cacheDetails")),
         )
+
+
+def _kept_long(details: Any) -> int | None:
+    """Of what was written to a cache, that which is kept for an hour. None: nothing is said of it."""
+    if not isinstance(details, list):
+        return None
+    counts = [one.get("inputTokens") for one in details if isinstance(one, dict) and one.get("ttl") == "1h"]
+    return sum(count for count in counts if isinstance(count, int))
 
 
 def _stop(reason: Any, draft: Draft, slipped: Slipped) -> None:

@@ -22,7 +22,9 @@ def with_cache_writes(event: Any) -> Any:
     details = details if isinstance(details, dict) else {}
     wrote = _first(details.get("cache_creation_tokens"), usage.get("cache_creation_input_tokens"))
     read = _first(details.get("cached_tokens"), usage.get("cache_read_input_tokens"))
-    inner = {**details, "cached_tokens": read, "cache_write_tokens": wrote}
+    kept = details.get("cache_creation_token_details")
+    long = kept.get("ephemeral_1h_input_tokens") if isinstance(kept, dict) else None
+    inner = {**details, "cached_tokens": read, "cache_write_tokens": wrote, "cache_write_1h_tokens": long}
     return {**event, "usage": {**usage, "prompt_tokens_details": inner}}
 
 

@@ -78,6 +78,7 @@ def read_usage(usage: Any, draft: Draft) -> None:
         output_tokens=usage.get("completion_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=wrote,
+        cache_write_1h_tokens=details.get("cache_write_1h_tokens"),
         reasoning_tokens=inner.get("reasoning_tokens") if isinstance(inner, dict) else None,
     )
 

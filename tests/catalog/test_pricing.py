@@ -66,6 +66,16 @@ def test_unknown_output_is_no_matter_where_output_is_free() -> None:
     assert cost(Prices(input=Decimal("0.02")), Usage(input_tokens=1_000_000)) == Decimal("0.02")
 
 
+def test_what_is_kept_for_an_hour_has_its_own_price_or_that_of_any_write() -> None:
+    usage = Usage(input_tokens=0, cache_write_tokens=1_000_000, cache_write_1h_tokens=400_000, output_tokens=0)
+    prices = Prices(input=Decimal(2), cache_write=Decimal("2.5"), cache_write_1h=Decimal(4))
+    assert cost(prices, usage) == Decimal("0.6") * Decimal("2.5") + Decimal("0.4") * 4
+    assert cost(Prices(input=Decimal(2), cache_write=Decimal("2.5")), usage) == Decimal("2.5")
+    assert worst_cost(prices, 1_000_000, 0) == 4
+    odd = Usage(input_tokens=0, cache_write_tokens=10, cache_write_1h_tokens=10**6, output_tokens=0)
+    assert cost(prices, odd) == Decimal(40) / 1_000_000, "a part is never more than the whole"
+
+
 def test_a_tier_holds_for_the_whole_call_once_its_input_is_above() -> None:
     prices = Prices(
         input=Decimal(1),
