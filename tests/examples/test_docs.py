@@ -23,7 +23,8 @@ def blocks_of(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("jobs", "catalog", "testing")}
+PAGE_NAMES = ("jobs", "catalog", "testing", "fallback")
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGE_NAMES}
 BLOCKS = [(name, number) for name in ("jobs", "testing") for number in range(len(blocks_of(PAGES[name], "python")))]
 
 
