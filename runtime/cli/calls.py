@@ -64,6 +64,7 @@ def as_object(row: CallRow) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
+        "cache_write_1h_tokens": usage.cache_write_1h_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
         "estimated": usage.estimated,
         "cost": None if record.cost is None else str(record.cost),

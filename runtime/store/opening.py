@@ -103,6 +103,7 @@ def open_for_reading(url: str) -> Engine:
     try:
         with engine.connect().execution_options(interlock_read=True) as connection:
             known = inspect(connection).has_table("calls")
+            old = known and bool(_missing(connection))
     except Exception as error:
         engine.dispose()
         reason = getattr(error, "orig", None) or error
@@ -110,6 +111,9 @@ def open_for_reading(url: str) -> Engine:
     if not known:
         engine.dispose()
         raise StoreError(f"{name} is a database, but not a store of Interlock: it has no table `calls`")
+    if old:
+        engine.dispose()
+        raise StoreError(f"the store {name} is of an earlier version: open it once with a Runtime, which brings it up")
     return engine
 
 
@@ -155,6 +159,19 @@ def _prepare(connection: Connection, durability: Durability) -> None:
     raw.close()
     with connection.begin():
         metadata.create_all(connection)
+        for column in _missing(connection):
+            added = f"{column.name} {column.type.compile(connection.dialect)}"
+            connection.exec_driver_sql(f"ALTER TABLE calls ADD COLUMN {added}")
+
+
+def _missing(connection: Connection) -> list[Any]:
+    """The columns of `calls` that a file of an earlier version has not. What it could not know stays null."""
+    from sqlalchemy import inspect
+
+    from .schema import calls
+
+    there = {column["name"] for column in inspect(connection).get_columns("calls")}
+    return [column for column in calls.columns if column.name not in there and column.nullable]
 
 
 def _advice(url: str) -> str:

@@ -88,6 +88,7 @@ calls = Table(
     Column("output_tokens", Integer),
     Column("cache_read_tokens", Integer),
     Column("cache_write_tokens", Integer),
+    Column("cache_write_1h_tokens", Integer),
     Column("reasoning_tokens", Integer),
     Column("usage_estimated", Boolean, nullable=False),
     Column("cost", Money),

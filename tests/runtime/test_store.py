@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +19,7 @@ from interlock.clients.record import CallRecord
 from interlock.errors import StoreError
 from interlock.runtime import CallRow, LLMCall, RunRow, Runtime
 from interlock.runtime.store.book import Book, MemoryBook
-from interlock.runtime.store.opening import open_book
+from interlock.runtime.store.opening import open_book, open_for_reading
 from interlock.runtime.store.reads import calls_in
 from interlock.runtime.store.text import restored, storable
 
@@ -109,6 +110,24 @@ async def test_a_run_is_one_row_and_its_end_overwrites_its_beginning(book: Book)
     ended = RunRow(run_id="r", pipeline="p", started_at=START, ended_at=START, status="failed", error="no")
     await book.write_run(ended)
     assert list(await book.read_runs()) == [ended]
+
+
+async def test_a_file_of_an_earlier_version_is_brought_up_and_keeps_its_rows(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/old.db"
+    first = open_book(url)
+    await first.write_call(row(1))
+    await first.close()
+    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        old.execute("ALTER TABLE calls DROP COLUMN cache_write_1h_tokens")
+        old.commit()
+    with pytest.raises(StoreError, match="earlier version: open it once with a Runtime"):
+        open_for_reading(url)
+    again = open_book(url)
+    split = row(2, usage=Usage(input_tokens=1, cache_write_tokens=9, cache_write_1h_tokens=5))
+    await again.write_call(split)
+    assert list(await again.read_calls()) == [row(1), split]
+    await again.close()
+    open_for_reading(url).dispose()
 
 
 async def test_what_is_queued_together_is_committed_together(tmp_path: Path) -> None:
