@@ -277,10 +277,23 @@ async def test_at_most_four_cache_marks_reach_the_wire(bench, anthropic):
     assert parts[-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
 
 
-async def test_cache_marks_stay_away_where_the_entry_has_no_cache(bench, wire):
-    client, _ = bench.client(wire, caching="none")
-    await client.single_response(Conversation.of([TextBlock("Part.", cache=True)]), options=CallOptions(cache=True))
-    assert "cache_control" not in json.dumps(bench.sent)
+#: How each wire writes a cache mark. The others cache by themselves, and have no word for it.
+MARKS = {
+    "anthropic": "cache_control", "invoke": "cache_control", "mantle": "cache_control", "converse": "cachePoint",
+    "responses": "prompt_cache_breakpoint",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("caching", "most"), [("marks", 4), ("none", 0), ("automatic", 0)])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_at_most_four_marks_and_none_where_the_entry_takes_none(bench, wire, caching, most, streamed):
+    client, _ = bench.client(wire, caching=caching)
+    turns = Conversation.of("One.", system="Be brief.")
+    for number in range(6):
+        turns = turns.assistant("Yes.").user([TextBlock(f"Part {number}.", cache=True)])
+    await asked(client, turns, streamed=streamed, options=CallOptions(cache=True, tools=(LOOK,)))
+    written = json.dumps(bench.sent)
+    assert sum(written.count(f'"{word}"') for word in set(MARKS.values())) == (most if wire.speaks in MARKS else 0)
 
 
 async def test_usage_is_asked_for_unless_the_server_cannot(bench, openai):
