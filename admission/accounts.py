@@ -61,8 +61,8 @@ class Account:
     """The base of all accounts in the line: a name, a capacity, and the line's own bookkeeping."""
 
     __slots__ = (
-        "_held_back_s", "active", "capacity", "claims", "furthest", "groups", "name", "remembered", "shares",
-        "short_since", "vtime", "watchers",
+        "active", "capacity", "claims", "furthest", "groups", "name", "remembered", "shares", "short_s", "short_since",
+        "vtime", "watchers",
     )  # fmt: skip
 
     metered: ClassVar[bool] = False
@@ -89,23 +89,16 @@ class Account:
         self.name, self.capacity = name, capacity
         self.claims: list[tuple[int, int, float, Group]] = []  # every head naming it, in the line's order
         self.watchers: list[tuple[int, int, Group]] = []  # the heads short of it, in the line's order
-        self._held_back_s, self.short_since = 0.0, 0.0  # how long it had watchers, since when it has
+        self.short_s, self.short_since = 0.0, 0.0  # how long it had watchers, since when it has
         self.remembered = 1_024  # shares, before those of no account are forgotten
         self.shares: dict[str, Share] = {}  # as the leading account of groups: one per workflow
         self.groups: list[Group] = []  # as the leading account: the groups it leads
         #: As the leading account: its virtual time, the furthest of a share, how many workflows wait.
         self.vtime, self.furthest, self.active = 0.0, 0.0, 0
 
-    def watched(self, now: float, *, still: bool) -> None:
-        """A first watcher has come (`still`), or the last has gone: seconds for which it held somebody back."""
-        if still:
-            self.short_since = now
-        else:
-            self._held_back_s += now - self.short_since
-
     def held_back_s(self, now: float) -> float:
         """Seconds for which at least one head stood short of it, until now."""
-        return self._held_back_s + (now - self.short_since if self.watchers else 0.0)
+        return self.short_s + (now - self.short_since if self.watchers else 0.0)
 
     def free(self, now: float) -> float:
         """What can be taken at `now`."""

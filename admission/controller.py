@@ -37,6 +37,8 @@ from .waiting import OnGrant, OnRefuse, Waiting
 
 log = logging.getLogger("interlock.admission")
 
+#: From how many waiting on it pays to forget what can be made again.
+MANY = 1_000
 #: How long a request may be on its way, from its first byte here until the provider counts it; and at most this part of
 #: what a level holds: it is not refilled meanwhile.
 TRANSIT_S, TRANSIT_PART = 1.0, 0.1
@@ -162,12 +164,13 @@ class Admission:
         if never is not None:
             raise self._refuse(waiting, never_fits_error(demand, *never))
         if demand.max_wait_s is not None:
-            if self._too_late(waiting, now + demand.max_wait_s):
+            if waiting.too_late(now + demand.max_wait_s):
                 if demand.overflow == "proceed" and self._overflow(waiting, now):
                     return waiting
                 raise self._refuse(waiting, timeout_error(waiting, now))
             self._deadlines.add(now + demand.max_wait_s, waiting, line.waiting)
-        if self._registry.lasting(demand):
+            line.moved = True
+        if line.waiting >= MANY and self._registry.lasting(demand):
             waiting._charges = None
         self._tell(line.enter(waiting, demand.workflow, now), now)
         self._pauses.came(line.waiting)
@@ -224,7 +227,6 @@ class Admission:
         if waiting.state == WAITING:
             waiting.seen_at = now
             self._tell(self._line.cancel(waiting, now), now)
-            self._pauses.went(self._line.waiting)
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
             self._granted -= 1
@@ -236,16 +238,10 @@ class Admission:
                 for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
                     level.left(now, n)
             self._tell(self._line.give(waiting.group.accounts, waiting.amounts, now), now)
+        self._pauses.went(self._line.waiting)
         return True
 
     # Deciding.
-
-    @staticmethod
-    def _too_late(waiting: Waiting, deadline: float) -> bool:
-        for account, n in zip(waiting.group.accounts, waiting.amounts, strict=True):
-            if account.metered and not account.fit_at(waiting.since, n, first=True) <= deadline:  # not: of NaN too
-                return True
-        return False
 
     def _overflow(self, waiting: Waiting, now: float) -> bool:
         """Let it go without the metered accounts, if what it holds besides is free."""
@@ -280,7 +276,13 @@ class Admission:
             never = waiting.group.never_fits(waiting.amounts)
             waiting._answer = never_fits_error(waiting.demand, *never) if never else timeout_error(waiting, now)
             self._delivery.put(waiting)
-        if (self._line.waiting or self._deadlines) and not self._delivery.due:  # else when they have been told
+        if decided:
+            return  # the timer is set when they have been told
+        loop = self._timer_loop
+        if self._line.moved:
+            if not self._delivery.due:
+                self._arm()
+        elif loop is None or not loop.is_running():
             self._arm()
 
     def _told(self) -> None:
@@ -294,6 +296,7 @@ class Admission:
         One that is too early is left to fire: to set timers anew costs more than to look once in vain.
         """
         at = self._line.next_instant()
+        self._line.moved = False
         if self._deadlines:
             at = min(at, self._deadlines.earliest())
         loop = self._timer_loop

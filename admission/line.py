@@ -33,14 +33,13 @@ Time
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Any
 
 from .accounts import EPS, Account, Level
-from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Waiter
+from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Waiter, insert
 from .shares import charge, join
 
 #: How many are granted in one step; the rest of a large release follow in the next turns of the loop.
@@ -51,7 +50,7 @@ Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
 class Line:
     """All groups. Methods that may let somebody go return those waiters, each with its new state, in order."""
 
-    __slots__ = ("_groups", "_numbers", "_timers", "_unfinished", "tickets", "waiting")
+    __slots__ = ("_groups", "_numbers", "_timers", "_unfinished", "moved", "tickets", "waiting")
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Account, ...], Group] = {}
@@ -59,6 +58,7 @@ class Line:
             tuple[float, int, int, Group]
         ] = []  # (instant, number, ticket, group): dead ones are skipped
         self._unfinished: dict[Account, None] = {}  # leading accounts with more to grant than one step may
+        self.moved = False  # whether `next_instant` may have come nearer since this was last set back
         self._numbers = 0
         self.tickets = self.waiting = 0
 
@@ -335,7 +335,7 @@ class Line:
             if best is None:
                 return
             if len(decided) >= AT_ONCE:
-                self._unfinished[lead] = None
+                self._unfinished[lead], self.moved = None, True
                 return
             waiter = best[1]
             self._pull(waiter)
@@ -352,8 +352,9 @@ class Line:
     @staticmethod
     def _pull(waiter: Waiter) -> None:
         """Out of its queue: it is at the front."""
-        if waiter.flow is not None:
-            waiter.flow.popleft()
+        flow = waiter.flow
+        if flow is not None:
+            (flow.kept or flow.queue).popleft()
             waiter.flow = None
         else:
             heappop(waiter.group.returned)
@@ -377,7 +378,7 @@ class Line:
         _waited(waiter, group.lead, now)  # behind others until now
         group.head, group.ticket = waiter, waiter.ticket
         for a, n in zip(group.accounts, waiter.amounts, strict=True):
-            insort(a.claims, (waiter.rank, waiter.ticket, n, group), key=_order)
+            insert(a.claims, (waiter.rank, waiter.ticket, n, group))
         self._watch(group, account, now)
 
     def _watch(self, group: Group, account: Account, now: float) -> None:
@@ -385,8 +386,8 @@ class Line:
         assert head is not None
         group.watch, group.wake = account, inf
         if not account.watchers:
-            account.watched(now, still=True)
-        insort(account.watchers, (head.rank, group.ticket, group), key=_order)
+            account.short_since = now
+        insert(account.watchers, (head.rank, group.ticket, group))
         self._arm(group, now)
 
     def _arm(self, group: Group, now: float) -> bool:
@@ -412,6 +413,7 @@ class Line:
             return False
         group.wake = at
         if at != inf:
+            self.moved = True
             self._numbers += 1
             heappush(self._timers, (at, self._numbers, group.ticket, group))
             if len(self._timers) > 64 + 4 * len(self._groups):
@@ -434,7 +436,7 @@ class Line:
                 del watchers[i]
                 break
         if not watchers:
-            account.watched(now, still=False)
+            account.short_s += now - account.short_since
         _waited(head, account, now)
         group.watch, group.wake = None, inf
 
@@ -458,8 +460,9 @@ class Line:
     def _review(self, look: list[Entry], now: float, decided: list[Waiter]) -> list[Waiter]:
         """Look again at these heads, oldest first; whoever goes, or moves, puts others under review."""
         heap: list[Any] = [(rank, ticket, i, group) for i, (rank, ticket, group) in enumerate(look)]
-        heapify(heap)
         pushed = len(heap)
+        if pushed > 1:
+            heapify(heap)
         while heap:
             rank, ticket, _, group = heappop(heap)
             waiter = group.head
@@ -490,7 +493,3 @@ def _waited(waiter: Waiter, account: Account, now: float) -> None:
     if waiter.waits is not None and now > waiter.seen_at:
         waiter.waits[account.name] = waiter.waits.get(account.name, 0.0) + now - waiter.seen_at
     waiter.seen_at = now
-
-
-def _order(entry: tuple[Any, ...]) -> tuple[int, int]:
-    return entry[0], entry[1]

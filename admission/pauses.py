@@ -16,7 +16,7 @@ from __future__ import annotations
 import gc
 from math import inf
 
-FROM = 10_000
+FROM = 2_000
 EVERY = 500
 
 

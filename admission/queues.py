@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .accounts import EPS, PLAIN, Account, Gate, Level
 from .shares import Share
@@ -93,22 +93,21 @@ class Flow:
             self.queue, self.kept = kept, None
 
     def front(self) -> Waiter | None:
+        queue = self.queue
         if self.kept is not None:
             first = self._first(self.kept)
             if first is not None:
                 return first
             self.kept = None
-        return self._first(self.queue)
+        elif queue and queue[0].state == WAITING:
+            return queue[0]
+        return self._first(queue)
 
     def _first(self, queue: deque[Waiter]) -> Waiter | None:
         while queue and queue[0].state != WAITING:
             queue.popleft()
             self.dead -= 1
         return queue[0] if queue else None
-
-    def popleft(self) -> None:
-        """Take out the front."""
-        (self.kept or self.queue).popleft()
 
     def place(self, waiter: Waiter) -> int:
         """How many came before it, dead ones included; for one of many that came at one instant, about so many."""
@@ -184,7 +183,19 @@ class Group:
 
     def never_fits(self, amounts: Sequence[float]) -> tuple[Account, float] | None:
         """The first account that can never hold its part, with that part."""
-        for account, n in zip(self.accounts, amounts, strict=True):
+        for account, n in zip(self.accounts, amounts):  # noqa: B905 - a hot loop
             if n > account.capacity + EPS:
                 return account, n
         return None
+
+
+def insert(entries: list[Any], entry: tuple[Any, ...]) -> None:
+    """Into claims or watchers, in the line's order: (rank, ticket). Mostly at the end."""
+    if not entries or _order(entries[-1]) < _order(entry):
+        entries.append(entry)
+    else:
+        insort(entries, entry, key=_order)
+
+
+def _order(entry: tuple[Any, ...]) -> tuple[int, int]:
+    return entry[0], entry[1]

@@ -128,7 +128,10 @@ class Registry:
     @staticmethod
     def lasting(demand: Demand) -> bool:
         """Whether its charges are the same whenever they are made: they follow from its calls alone."""
-        return all(call.accounting.output == "limit" for call in demand.calls)
+        calls = demand.calls
+        if len(calls) == 1:
+            return calls[0].accounting.output == "limit"
+        return all(call.accounting.output == "limit" for call in calls)
 
     def _shape(self, key: object, demand: Demand) -> Shape:
         raw: list[Account] = [level for call in demand.calls for level in call.pool.limiter.accounts]

@@ -74,6 +74,13 @@ class Waiting(Waiter):
         """Seconds it waits, or has waited until it was decided."""
         return (now if self.state == WAITING else self.seen_at) - self.since
 
+    def too_late(self, deadline: float) -> bool:
+        """Whether its own earliest fit is after that instant."""
+        for account, n in zip(self.group.accounts, self.amounts, strict=True):
+            if account.metered and not account.fit_at(self.since, n, first=True) <= deadline:  # not: of NaN too
+                return True
+        return False
+
     def cancel(self) -> bool:
         """See `Admission.cancel`."""
         return self._admission.cancel(self)

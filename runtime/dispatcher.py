@@ -215,6 +215,12 @@ class Dispatcher:
     ) -> SpendHold:
         return self.spending.submit(run.caps, prepared.ask, prepared.currency, granted, refused)
 
+    def changed(self, account: str) -> None:
+        found = self._accounts.get(account)
+        if found is None:
+            raise ConfigurationError(f"no account {account!r} is registered in RuntimeSettings.accounts")
+        self.admission.changed(found[0])
+
     def settle_spending(self, hold: SpendHold, resources: Any) -> None:
         """What the attempt cost, or everything it asked for where a request of it has no known cost."""
         spent = resources.spent if resources is not None else None

@@ -83,7 +83,7 @@ class Runtime:
         wall = settings.wall or _utc_now
         rng = random.Random(settings.seed)
         credentials = settings.credentials or Chain.default()
-        admission = Admission(clock, jitter=rng.random, wall=wall)
+        admission = Admission(clock, jitter=rng.random, freeze=settings.freeze, wall=wall)
         desk = ModelDesk(
             _catalog(settings),
             Surroundings(
@@ -284,6 +284,11 @@ class Runtime:
     def explain(self, handle: JobHandle[Any]) -> Explanation | None:
         """What holds a waiting job back; None where it does not wait in the line."""
         return handle.explain()
+
+    def changed(self, account: str) -> None:
+        """An account of one's own has got room by itself, outside of a job and before the instant it named: look
+        whether somebody can go. ConfigurationError where none of that name is registered."""
+        self._open().changed(account)
 
     async def calls(
         self, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000

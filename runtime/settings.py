@@ -41,8 +41,10 @@ class RuntimeSettings:
     `catalog`: a file, a Catalog, or None for the catalog that ships. `store`: an SQLAlchemy URL, or None to keep the
     latest records in memory only. `accounts`: gates of one's own (`CountingGate("gpu", 2)`), for `needs.require`.
     `cost_cap`: what this Runtime may spend, "20" (USD) or "20 EUR". `keep_text` writes answers into the records.
-    `strict_declarations` refuses a call that its job did not declare, instead of charging it as debt. `threads` run the
-    synchronous jobs. A job asked to stop gets `grace_fraction` of its timeout, within `grace_min_s` and `grace_max_s`.
+    `freeze` keeps the garbage collector away from jobs that wait where very many do (`gc.freeze`, see
+    docs/admission.md); off for a program that manages the collector by itself. `strict_declarations` refuses a call
+    that its job did not declare, instead of charging it as debt. `threads` run the synchronous jobs. A job asked to
+    stop gets `grace_fraction` of its timeout, within `grace_min_s` and `grace_max_s`.
     `tracer_provider` and `meter_provider` are OpenTelemetry's; None: its global ones (docs/events.md).
     `clock`, `wall` and `seed` make a run repeatable in a test.
     """
@@ -58,6 +60,7 @@ class RuntimeSettings:
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
     keep_text: bool = False
+    freeze: bool = True
     strict_declarations: bool = False
     threads: int = 32
     grace_fraction: float = 0.1

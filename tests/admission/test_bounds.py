@@ -22,7 +22,7 @@ async def test_a_waiting_demand_is_small_and_has_no_task_and_no_future(house) ->
     futures = sum(isinstance(thing, asyncio.Future) for thing in gc.get_objects())
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    waiting = [house.admission.submit(demand, callback, callback) for _ in range(3_000)]
+    waiting = [house.admission.submit(demand, callback, callback) for _ in range(1_500)]
     each = (tracemalloc.get_traced_memory()[0] - before) / len(waiting)
     tracemalloc.stop()
     assert each < 600
