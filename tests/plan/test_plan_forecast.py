@@ -21,13 +21,14 @@ def limit(found: Forecast, account: str) -> LimitForecast:
 
 
 def test_twice_a_limit_saves_what_arithmetic_says(make_catalog: MakeCatalog) -> None:
-    """200 calls of 100 tokens at 100 a second with a burst of 6,000: 142 s; twice that: 120 at once, the rest in 40."""
+    """200 calls of 100 tokens at 100 a second with a burst of 6,000: 143 s, a second of it the way
+    of the first ones; twice that: 120 at once, the rest in 40."""
     catalog = make_catalog("tpm: 6000, rpm: 6000")
     found = forecast(lines_of(call_of(catalog), 200, concurrency=500), catalog, Sizes(), runs=3)
-    assert found.finish_s.p50 == pytest.approx(142, abs=0.6)
+    assert found.finish_s.p50 == pytest.approx(143, abs=0.6)
     assert found.binding is limit(found, "model:small:tokens")
     assert found.binding.saved_s == pytest.approx(100, abs=1)
-    assert found.binding.short == pytest.approx(140 / 142, abs=0.02)
+    assert found.binding.short == pytest.approx(140 / 143, abs=0.02)
     assert limit(found, "model:small:requests").saved_s is None
     assert limit(found, "concurrency").saved_s == pytest.approx(0, abs=0.5)
     assert "held by tpm of small for 99% of the time: twice as much saves 1 min 40 s" in answer(found)

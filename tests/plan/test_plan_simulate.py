@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from interlock.admission.controller import TRANSIT_S
 from interlock.runtime.plan.limits import situation_of
 from interlock.runtime.plan.simulate import Simulated, simulate
 from interlock.runtime.plan.sizes import Draws, Sizes
@@ -18,8 +19,6 @@ from interlock.runtime.plan.workload import PlannedJob, PlannedLine, Workload
 from .conftest import MakeCatalog, call_of, lines_of
 
 DRAWS = Sizes()
-#: A full bucket begins to refill once a request has arrived: that much later, or less.
-IN_TRANSIT_S = 0.5
 
 
 def run(workload: Workload, catalog: Any, **settings: Any) -> Simulated:
@@ -32,10 +31,11 @@ def of_jobs(*jobs: PlannedJob, count: int = 1, **settings: Any) -> Workload:
 
 
 def test_burst_then_rate(make_catalog: MakeCatalog) -> None:
-    """100 tokens a second, 6,000 at once: 60 calls of 100 tokens go at once, the other 140 one a second."""
+    """100 tokens a second, 6,000 at once: 60 calls of 100 tokens go at once, the other 140 one a second, once the first
+    have had their way to the provider."""
     catalog = make_catalog("tpm: 6000")
     found = run(lines_of(call_of(catalog), 200), catalog)
-    assert found.finish_s == pytest.approx(140.0 + 2.0, abs=IN_TRANSIT_S)
+    assert found.finish_s == pytest.approx(140.0 + TRANSIT_S + 2.0, abs=0.1)
     assert found.short_s["model:small:tokens"] == pytest.approx(140.0, abs=2.0)
     used = found.used["small"]
     assert (used.calls, used.input_tokens, used.output_tokens) == (200, 16_000, 4_000)
