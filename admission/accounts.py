@@ -312,10 +312,11 @@ class Level(Account):
 
     def left(self, now: float, amount: float) -> None:
         """Of what was granted, `amount` has been sent, or will not be (it is given back next): no longer unsent."""
-        empty_s = self.unsent / self.rate
-        if self.full_at - now < empty_s:
-            self.full_at = now + empty_s  # what it has not refilled for as long as that was on its way
-        self.unsent = self.unsent - amount if self.unsent > amount else 0.0
+        unsent = self.unsent
+        empty_at = now + unsent / self.rate
+        if self.full_at < empty_at:
+            self.full_at = empty_at  # what it has not refilled for as long as that was on its way
+        self.unsent = unsent - amount if unsent > amount else 0.0
 
     def give(self, now: float, amount: float) -> None:
         """A refund, or (negative) a debt."""

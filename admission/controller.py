@@ -344,7 +344,7 @@ class Admission:
         for level in pool.limiter.accounts:
             if reshaped and level not in waiting.group.accounts:
                 continue
-            part_s = TRANSIT_PART * level.capacity * level.unit_s
+            part_s = transit_s and TRANSIT_PART * level.capacity * level.unit_s
             level.left(now + (transit_s if transit_s < part_s else part_s), charge[level.part])
             if level.watchers and level.watchers[0][2].wake == inf:
                 stopped = True  # its oldest head could not tell when it fits

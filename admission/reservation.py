@@ -69,13 +69,15 @@ class Permit:
         if self._state != OPEN:
             return
         self._state = SENT
-        admission, call = self._admission, self.call
+        admission, call, granted = self._admission, self.call, self.unproduced
         self.sent_at = now = admission.now()
-        if self.unproduced is not None:
-            arrives, self.unproduced = arriving(call.accounting, self.unproduced)
-            admission.left(call.pool, self.waiting, arrives, now, sent=True)
-            if self.unproduced is not None:
+        if granted is not None:
+            if call.accounting.output == "expected":
+                granted, self.unproduced = arriving(call.accounting, granted)
                 admission.growing.begin(self, now)
+            else:
+                self.unproduced = None
+            admission.left(call.pool, self.waiting, granted, now, sent=True)
         throttle = call.pool.limiter.throttle
         # Sent into a hold by a job that was granted before it: its 429 would be old news.
         if now >= throttle.held_until:

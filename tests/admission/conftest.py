@@ -25,9 +25,9 @@ from interlock.errors import AdmissionError
 class House:
     """An admission, its clock, and who was answered what, in order."""
 
-    def __init__(self, clock: ManualClock | None = None) -> None:
+    def __init__(self, clock: ManualClock | None = None, *, freeze: bool = False) -> None:
         self.clock = clock or ManualClock()
-        self.admission = Admission(self.clock, jitter=lambda: 0.0, transit_s=0.0)
+        self.admission = Admission(self.clock, jitter=lambda: 0.0, transit_s=0.0, freeze=freeze)
         self.granted: list[Reservation] = []
         self.refused: list[AdmissionError] = []
         self.answers: dict[str, Reservation | AdmissionError] = {}

@@ -60,9 +60,8 @@ def test_the_collector_is_left_alone_where_it_is_said_or_another_freezes(frozen:
 async def test_a_long_line_is_frozen_and_handed_back(house, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "FROM", 100)
     monkeypatch.setattr(pauses, "EVERY", 50)
-    admission = type(house)().admission
-    gate = admission.account(CountingGate("g", 1))
-    house.admission = admission
+    house = type(house)(freeze=True)
+    gate = house.admission.account(CountingGate("g", 1))
     waiting = [house.ask(held=((gate, 1),)) for _ in range(301)]
     try:
         assert gc.get_freeze_count() > 0
