@@ -231,7 +231,7 @@ class Crowd:
         self.databases = [self.admission.account(DatabaseGate(str(i), 10)) for i in range(2)]
         self.running: list[tuple[Reservation, Permit]] = []
         self.waiting: list[Waiting] = []
-        self.longest_ms = dict.fromkeys(("fill", "churn", "looking", "cancel"), 0.0)
+        self.longest_ms: dict[str, float] = {"fill": 0.0, "churn": 0.0, "looking": 0.0, "cancel": 0.0}
         self.spent_ns = 0
 
     def granted(self, reservation: Reservation) -> None:
