@@ -72,11 +72,10 @@ async def test_a_gate_of_ten_lines_takes_part(house) -> None:
     assert not isinstance(memory, MeteredAccount)
     pool = house.pool(tpm=600)
     house.admission.account(memory)
-    for label in "abc":
-        waiting = house.ask(house.call(pool, 1), held=((memory, 400),), label=label)
+    asked = [house.ask(house.call(pool, 1), held=((memory, 400),), label=label) for label in "abc"]
     await house.clock.settle()
     assert house.granted_labels() == ["a", "b"]
-    said = house.admission.explain(waiting)
+    said = house.admission.explain(asked[-1])
     assert (said.account, said.lacks, said.earliest_s) == ("memory", 200, None)
     house.granted[0].release()
     await house.clock.settle()
