@@ -117,6 +117,7 @@ class Against(RuleBasedStateMachine):
                 model.used[name] += n
                 assert model.used[name] <= GATES[name]
             else:
+                model.buckets[name].granted(now)
                 model.unsent[name] += n
         asked.unsent = [dict(charge) for charge in asked.charges]
 
@@ -212,7 +213,7 @@ class Against(RuleBasedStateMachine):
         def act() -> None:
             permit = asked.granted[0].permit(call.key, input_tokens=call.input_tokens, output_tokens=call.output_tokens)
             permit.sent()
-            asked.permits.append((permit, call, charge))
+            asked.permits.append((permit, call, charge, now))
 
         self.do(act)
 
@@ -233,7 +234,7 @@ class Against(RuleBasedStateMachine):
     )
     def settle(self, data, kind, part, twice) -> None:
         asked = data.draw(st.sampled_from([one for one in self.model.asked if one.permits]))
-        permit, call, charge = asked.permits.pop(0)
+        permit, call, charge, sent_at = asked.permits.pop(0)
         usage = Usage(input_tokens=int(call.input_tokens * part), output_tokens=int(call.output_tokens * part))
         used = {
             "p:tokens": usage.input_tokens + usage.output_tokens,
@@ -246,7 +247,9 @@ class Against(RuleBasedStateMachine):
         now = self.clock.now()
         if kind is not OutcomeKind.UNKNOWN:
             for name, n in charge.items():
-                self.model.buckets[name].add(now, n - used[name])
+                bucket = self.model.buckets[name]
+                if used[name] > n or bucket.was_full_at <= sent_at:
+                    bucket.add(now, n - used[name])
                 self.model.owed |= used[name] > n
 
         def act() -> None:
@@ -338,7 +341,7 @@ class Against(RuleBasedStateMachine):
         try:
             for _ in range(3 * len(self.model.asked) + 3):
                 for asked in self.model.asked:
-                    for permit, _, _ in asked.permits:
+                    for permit, *_ in asked.permits:
                         self.do(lambda permit=permit: permit.close(CallOutcome(kind=OutcomeKind.UNKNOWN)))
                     if asked.running:
                         self._release(asked)

@@ -28,9 +28,15 @@ class Bucket:
     rate: float
     at: float
     holds: float = field(init=False)
+    was_full_at: float = -inf  # when something was granted of a full one
 
     def __post_init__(self) -> None:
         self.holds = self.capacity
+
+    def granted(self, now: float) -> None:
+        """From here on, what was reserved before and not used is nothing that is missing here."""
+        if self.read(now) >= self.capacity - CLOSE / 100:
+            self.was_full_at = now
 
     def read(self, now: float) -> float:
         self.holds = min(self.capacity, self.holds + (now - self.at) * self.rate)
@@ -55,7 +61,7 @@ class Asked:
     refused: list[AdmissionError] = field(default_factory=list)
     cancelled: bool = False
     unsent: list[dict[str, float]] = field(default_factory=list)
-    permits: list[tuple[Permit, CallCharge, dict[str, float]]] = field(default_factory=list)
+    permits: list[tuple[Permit, CallCharge, dict[str, float], float]] = field(default_factory=list)  # when sent
 
     def __repr__(self) -> str:
         return f"<{self.demand.label}>"
