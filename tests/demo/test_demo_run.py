@@ -3,6 +3,7 @@
 import io
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(path: Path) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         found = connection.execute("SELECT name, area, title, summary, length(vector) FROM entries ORDER BY name")
         keywords = connection.execute("SELECT entry, keyword FROM keywords ORDER BY entry, keyword")
         everything = [*found.fetchall(), *keywords.fetchall()]

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_b60_a_program_killed_at_half_and_started_again_is_refused_nothing(tmp_p
         program.wait()
         assert provider.refused == 0
         assert provider.count > before
-    with sqlite3.connect(tmp_path / "kept.db") as kept:
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as kept, kept:
         rows = kept.execute("SELECT pool, closed FROM levels").fetchall()
     assert rows == [("model:small", 0)], "one row, however often it started"
 

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ async def test_who_stops_waiting_for_the_commit_leaves_the_row_and_the_job_ends_
 
 async def test_a_record_that_was_lost_fails_the_job_that_ignored_it(world: Any, tmp_path: Path) -> None:
     async with world.runtime(store=f"sqlite:///{tmp_path}/s.db") as runtime:
-        with sqlite3.connect(tmp_path / "s.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
             connection.execute("DROP TABLE calls")
         connection.close()
         with pytest.raises(StoreError, match="no such table"):
