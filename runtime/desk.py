@@ -177,11 +177,21 @@ class ModelDesk:
             return None
         situation = self._situation(lambda entry: self._cannot_be_called(entry) or self.routing.why(entry, caller))
         try:
-            return bind(
+            found = bind(
                 spec, catalog=self.catalog, picker=self._picker, situation=situation, input_tokens=tokens, calls=calls
             )
         except (ModelResolutionError, ContextWindowExceededError):
             return None  # without routing it is served all the same, or the error is raised there
+        return found if self._may_stand_in(found.entry, spec) else None
+
+    def _may_stand_in(self, entry: ModelEntry, spec: ModelSpec) -> bool:
+        """Another embedding model is no backup: its vectors cannot be compared with those that are asked for."""
+        if spec.kind is not Kind.EMBEDDINGS:
+            return True
+        if isinstance(spec.model, str):
+            asked = self.catalog.entry(spec.model)
+            return (entry.identity or entry.id) == (asked.identity or asked.id)
+        return self._guard is None or bool(self._guard.allows(entry, spec))
 
     def moves_on(self, binding: ModelBinding, caller: Caller) -> bool:
         """Whether a call that is bound to a model which is passed over by now would go to another one."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.catalog import Grade, Limits, Prices
+from interlock.catalog import Grade, Kind, Limits, ModelSpec, Prices
 from interlock.clients.breaker import FIRST_OPEN_S, BreakerState
 from interlock.errors import (
     InvalidRequestError,
@@ -22,6 +22,7 @@ from interlock.errors import (
     UpstreamError,
 )
 from interlock.runtime import LLMCall, Runtime
+from interlock.runtime.routing import NOBODY
 
 Fail = Callable[[], Exception]
 
@@ -235,3 +236,25 @@ async def test_a_stream_moves_on_before_its_first_piece(world: Any, ring: Ring) 
     async with world.runtime() as runtime:
         assert await world.until(read(runtime)) == ("ok", "b")
     assert ring.asked == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its id", "by the pin"])
+@pytest.mark.parametrize(("identity", "serves"), [("vectors", "b"), ("other-vectors", "a")])
+async def test_only_the_same_embedding_model_stands_in_for_one(
+    world: Any, entry: Any, named: bool, identity: str, serves: str
+) -> None:
+    """Vectors of another model could not be compared with those there are: better to wait than to mix."""
+    fields = {"kind": Kind.EMBEDDINGS, "grade": None, "max_output_tokens": None, "dimensions": 8}
+    world.entries[:] = [
+        entry("a", identity="vectors", fallbacks=("b",), **fields),
+        entry("b", identity=identity, prices=_dear(), **fields),
+    ]
+    spec = ModelSpec("a" if named else None, kind=Kind.EMBEDDINGS)
+    async with world.runtime() as runtime:
+        desk = runtime._dispatcher.desk
+        first = desk.bind(spec, 10)
+        assert first.entry.id == "a"
+        for _ in range(3):
+            desk.routing.heard(first.entry, "llm_transient", desk.pool(first.entry))
+        assert desk.bind(spec, 10).entry.id == serves
+        assert desk.moves_on(first, NOBODY) is (serves == "b")
