@@ -5,7 +5,7 @@
     answers     what is made up meanwhile; guard: nothing leaves the process
     table       from a table of calls to such lines
     sizes       how large answers will be: from recorded calls, or from stated assumptions
-    simulate    one possible run, on the live admission and virtual time; levels, shortage: what is seen of it
+    simulate    one possible run, on the live admission and virtual time; levels, series: what is seen of it
     limits      the limits it runs against, and one of them doubled
     forecast    many such runs, put together
     report      the answer in words and tables; picture, page: the levels over time as PNG and HTML

@@ -21,7 +21,6 @@ from interlock.catalog.usage import Usage
 from interlock.errors import AdmissionError, InterlockError
 
 from .levels import Levels, Sample
-from .shortage import Shortage
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -109,19 +108,16 @@ class _Simulation:
             name: self.admission.account(CountingGate(name, room)) for name, room in self.situation.gates.items()
         }
         self._pools = {name: self.admission.pool(name, limits) for name, limits in self.situation.pools.items()}
-        accounts = [account for pool in self._pools.values() for account in pool.accounts]
-        self.shortage = Shortage([*accounts, *self._gates.values()], self.loop.time())
         levels = Levels(self.loop, self.admission) if self._with_levels else None
         self._fill()
         if self._ended < len(self.lines):
             await self._done
-        self.shortage.look(self.loop.time())
         return Simulated(
             finish_s=self.loop.time(),
             lines=len(self.lines),
             failed=self._failed,
             used=self._priced(),
-            short_s=self.shortage.seconds(),
+            short_s={account.name: account.held_back_s for account in self.admission.statistics().accounts},
             refused=dict(self.refused),
             samples=levels.close() if levels is not None else (),
         )
@@ -281,7 +277,6 @@ class _JobRun:
             return
         try:
             simulation.admission.submit(demand, self._granted, self._refused)
-            simulation.shortage.look(simulation.loop.time())
         except InterlockError as error:
             self._line.refused(error)
 
@@ -289,7 +284,6 @@ class _JobRun:
         self._line.refused(error)
 
     def _granted(self, reservation: Reservation) -> None:
-        self._simulation.shortage.look(self._simulation.loop.time())
         self._reservation = reservation
         self._next_call()
 
@@ -306,7 +300,6 @@ class _JobRun:
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
 
         def answered() -> None:
-            simulation.shortage.look(simulation.loop.time())
             simulation.spend(call.entry, usage)
             permit.close(CallOutcome(kind=OutcomeKind.COMPLETED, usage=usage))
             self._made += 1
