@@ -15,9 +15,14 @@
     delivery       the two ends of a call: the permit is drawn, the answer settled and given out
     exchange       one request and its answer, for clients that do not stream
     watch          the two clocks of an attempt: its whole time, and silence
+    first_byte     when a request begins to leave
+    breaker        whether calls should go to a model now, or to a backup (pure)
+    partial        a typed answer while it streams
     outcomes       what an error means to admission and to the record
     failures, hints  how providers say no, and what their headers say of time and limits
     measure        how large a call is, estimated
+    writing        what is put on a wire: JSON text, an address, or a refusal by name
+    listing        what a provider says it serves
     environment    ClientEnvironment: what every client is built with
     record         CallRecord, CallSeat: what the template needs from whoever reserved
     registry       provider class by key, through entry points

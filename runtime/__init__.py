@@ -12,9 +12,13 @@
                    that was declared to need; spent: what it has used; current: which job's code runs here
     stopper        the first step of stopping a job; guarded: clients that hear of it; uncancelled: awaits that must end
     desk           models chosen, sized and handed out; seat: what a client's call draws on and is written into
+    routing        which models are passed over just now, for their backups; kinds: which calls are of one kind
+    edited         an edited catalog is taken over; levels: what admission has learnt outlives the process
     database       DatabaseProvider, and a job's transaction; threads: synchronous code
     runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
     store/         the records and the runs, in SQLite
+    telemetry/     spans and meters
+    plan/          a forecast on virtual time; discovery/ what the credentials can call
     cli/           the command line; demo/ the main job
 
 The topmost layer: nothing else of Interlock imports it. A name is imported on first use; neither SQLAlchemy nor numpy

@@ -87,7 +87,6 @@ class Figures:
     goodput: float
     at_60_s: float
     refused: float
-    refused_settled: float
     wait_p50_s: float
     wait_p99_s: float
     large_s: float
@@ -129,12 +128,10 @@ def measure(row: Row, seed: int, until_s: float) -> Figures:
     after = settled_s + 60
     large = large_waits(trace, row, WARM_S) if not row.manner.output_only and row.changes_s is None else []
     longest = max(large, default=(0.0, 1.0))
-    late = [at for at in trace.refused if at >= WARM_S]
     return Figures(
         goodput=goodput(trace, row, settled_s, until_s),
         at_60_s=goodput(trace, row, after, min(after + 60, until_s)),
         refused=len(trace.refused) / max(trace.calls, 1),
-        refused_settled=len(late) / max(trace.calls, 1),
         wait_p50_s=waits[len(waits) // 2],
         wait_p99_s=waits[int(len(waits) * 0.99)],
         large_s=longest[0],

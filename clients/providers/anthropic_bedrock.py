@@ -45,16 +45,4 @@ class AnthropicBedrockClient(AwsChatClient, AnthropicDirectClient):
         return await bedrock_models(self, maker="anthropic")
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
-        made = AsyncAnthropicBedrock(
-            api_key="none",  # without one the SDK takes whatever the environment holds
-            aws_region=self.region(),
-            base_url=base_url,
-            http_client=http,
-            timeout=timeout,
-            max_retries=0,
-            open_telemetry=False,
-        )
-        made.api_key = self.bearer()
-        for name, value in self.key_pair().items():
-            setattr(made, name, value)
-        return made
+        return self.sdk_of(AsyncAnthropicBedrock, base_url=base_url, http=http, timeout=timeout)

@@ -37,19 +37,8 @@ class AnthropicBedrockMantleClient(AwsChatClient, AnthropicDirectClient):
         return policy.mantle_lax_project if self.entry.data_sharing_only else policy.mantle_strict_project
 
     def make_sdk(self, *, api_key: str | None, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
-        made = AsyncAnthropicBedrockMantle(
-            api_key="none",  # without one the SDK takes whatever the environment holds
-            aws_region=self.region(),
-            base_url=base_url,
-            http_client=http,
-            timeout=timeout,
-            max_retries=0,
-            open_telemetry=False,
-        )
-        made.api_key = self.bearer()
+        made = self.sdk_of(AsyncAnthropicBedrockMantle, base_url=base_url, http=http, timeout=timeout)
         made._use_sigv4 = made.api_key is None
-        for name, value in self.key_pair().items():
-            setattr(made, name, value)
         return made
 
     def headers(self) -> dict[str, str]:

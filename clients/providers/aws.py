@@ -99,6 +99,22 @@ class AwsChatClient(SdkChatClient):
         shown = {name: None if secret is None else secret.get_secret_value() for name, secret in secrets.items()}
         return {**shown, "aws_profile": found.profile}
 
+    def sdk_of(self, class_: type[Any], *, base_url: str, http: httpx2.AsyncClient, timeout: httpx2.Timeout) -> Any:
+        """One of the anthropic SDK's clients for AWS, which calls as this credential and as nobody else."""
+        made = class_(
+            api_key="none",  # without one the SDK takes whatever the environment holds
+            aws_region=self.region(),
+            base_url=base_url,
+            http_client=http,
+            timeout=timeout,
+            max_retries=0,
+            open_telemetry=False,
+        )
+        made.api_key = self.bearer()
+        for name, value in self.key_pair().items():
+            setattr(made, name, value)
+        return made
+
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return {}  # AWS states none
 

@@ -30,8 +30,6 @@ from interlock.catalog.entry import Accounting, Limits
 from interlock.catalog.usage import Usage
 from interlock.errors import AdmissionError, AdmissionTimeoutError, NeverFitsError
 
-KINDS = [OutcomeKind.COMPLETED, OutcomeKind.COMPLETED, OutcomeKind.UNKNOWN, OutcomeKind.REJECTED, OutcomeKind.ABANDONED]
-
 
 class SteadyGate(CountingGate):
     """A gate whose typical hold is known, so that the model need not learn it."""
