@@ -19,9 +19,9 @@ from interlock.runtime.store.reads import calls_in
 #: Limits that bind a short run as the demo's bind a long one.
 SHORT = replace(LIMITS, burst_s=4)
 FEW, ENTRIES = 20, 140
-#: A run that was not kept at the limit (below it, or refused for coming late) was held by the machine, busy with
-#: something else, and says nothing of its time: it is made once more.
-ATTEMPTS, AT_THE_LIMIT = 3, (0.97, 1.03)
+#: A run that stayed below the limit, or was refused for coming late, was held by the machine, busy with something else,
+#: and says nothing of its time: it is made once more. Above it, it took what the bucket had at first.
+ATTEMPTS, AT_THE_LIMIT = 3, 0.97
 
 
 async def demo(entries: int, folder: Path) -> DemoReport:
@@ -42,7 +42,7 @@ async def test_a_forecast_is_within_a_tenth_of_the_run(tmp_path: Path) -> None:
         side = report.interlock
         assert side.failed == 0
         assert found.cost["USD"].p50 == pytest.approx(float(report.cost), rel=0.1)
-        if not side.rate_limited and AT_THE_LIMIT[0] <= (side.goodput or 0.0) <= AT_THE_LIMIT[1]:
+        if not side.rate_limited and (side.goodput or 0.0) >= AT_THE_LIMIT:
             assert found.finish_s.p50 == pytest.approx(side.wall_s, rel=0.1)
             return
     pytest.skip("the machine was too busy to keep the simulated provider at its limit")
