@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from postgres_server import postgres
 
 from interlock.admission.outcome import CallOutcome
 from interlock.catalog.entry import ModelEntry
 from interlock.catalog.spec import ModelBinding, ModelSpec
 from interlock.clients.record import CallRecord
+
+__all__ = ["postgres"]  # a fixture
 
 # On top of Hypothesis's own profile (its `ci` one where CI is set): a busy machine is no failure.
 settings.register_profile("interlock", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
