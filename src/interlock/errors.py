@@ -341,6 +341,28 @@ class ReplayMismatchError(InterlockError):
     code = "replay_mismatch"
 
 
+class RunHeldError(ConfigurationError):
+    """The run of that id is under way, here or in another process that is alive."""
+
+    code = "run_held"
+
+
+class UnencodableError(InterlockError):
+    """A value cannot be written down as JSON, or not be read back. Names where it stands, its type, and what to do."""
+
+    code = "unencodable"
+
+
+class ReplayedError(InterlockError):
+    """Stands for a recorded error whose class is not there any more: `kind` is its name, the message what it said."""
+
+    code = "replayed_error"
+
+    def __init__(self, message: str, *, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 class SimulationError(InterlockError):
     """The simulated provider was misused: the script or its limits are wrong."""
 
