@@ -9,6 +9,7 @@ AWS's own chain. Nothing else is read from the environment.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
@@ -36,6 +37,7 @@ class AwsChatClient(SdkChatClient):
     CREDENTIAL = AwsCredential
     default_credential: ClassVar[str | None] = "aws"
     request_id_header = "x-amzn-requestid"
+    _session: Any = None  # boto3's, where AWS's own chain is asked
     #: The endpoint of a region.
     endpoint: ClassVar[str] = "https://bedrock-runtime.{region}.amazonaws.com"
 
@@ -129,6 +131,35 @@ class AwsChatClient(SdkChatClient):
         payload: Mapping[str, Any] = self._reply(response).payload
         return payload
 
+    @property
+    def ambient(self) -> bool:
+        return not self.has_bearer and self.aws().access_key_id is None
+
+    def forget_ambient(self) -> None:
+        self._session = None
+        # Anthropic's SDK keeps what AWS's chain gave it for as long as the process lives.
+        kept: Any = getattr(sys.modules.get("anthropic.lib.aws._auth"), "_get_session", None)
+        if kept is not None:
+            kept.cache_clear()
+
+    def frozen(self, found: AwsCredential) -> Any:
+        """The keys a request is signed with. AWS's own chain is asked once: what it gives renews itself."""
+        from boto3 import Session
+        from botocore.credentials import Credentials
+        from botocore.exceptions import NoCredentialsError
+
+        secret, token = found.secret_access_key, found.session_token
+        if found.access_key_id is not None and secret is not None:
+            shown = None if token is None else token.get_secret_value()
+            return Credentials(found.access_key_id.get_secret_value(), secret.get_secret_value(), shown)
+        session = self._session
+        if session is None:
+            session = self._session = Session(profile_name=found.profile)
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise NoCredentialsError()
+        return credentials.get_frozen_credentials()
+
     def may_be_rotated(self, error: CredentialError) -> bool:
         """AWS answers 403 to a key that is unknown, or over, too."""
         return error.status != 403 or error.provider_code in _OF_THE_KEY
@@ -137,12 +168,13 @@ class AwsChatClient(SdkChatClient):
         unfound = isinstance(error, RuntimeError) and "resolve AWS credentials" in str(error)
         if unfound or isinstance(error, BotoCoreError):
             why = "AWS finds no credentials" if unfound else f"{type(error).__name__}: {error}"
-            return CredentialError(
+            found = CredentialError(
                 f"{self.where}: {why} (credential {self.credential_id!r}, then AWS's own chain), for {self.entry.id}",
                 credential=self.credential_id,
                 sent=False,
                 provider_code=type(error).__name__,
             )
+            return self._rotated(found)
         if isinstance(error, ParserError):
             return self.malformed(f"sent a frame that is none of AWS's event stream ({type(error).__name__})")
         return super().read_error(error)
@@ -173,21 +205,7 @@ async def signed_headers(
         from botocore.awsrequest import AWSRequest
 
         request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
-        SigV4Auth(_frozen(found), service, region).add_auth(request)
+        SigV4Auth(client.frozen(found), service, region).add_auth(request)
         return {name.lower(): str(value) for name, value in request.headers.items()}
 
     return sign() if found.access_key_id is not None else await asyncio.to_thread(sign)
-
-
-def _frozen(found: AwsCredential) -> Any:
-    from boto3 import Session
-    from botocore.credentials import Credentials
-    from botocore.exceptions import NoCredentialsError
-
-    if found.access_key_id is not None and found.secret_access_key is not None:
-        token = found.session_token.get_secret_value() if found.session_token is not None else None
-        return Credentials(found.access_key_id.get_secret_value(), found.secret_access_key.get_secret_value(), token)
-    credentials = Session(profile_name=found.profile).get_credentials()
-    if credentials is None:
-        raise NoCredentialsError()
-    return credentials.get_frozen_credentials()

@@ -24,7 +24,7 @@ from google.auth import exceptions as auth_errors
 from google.genai import errors as genai_errors, types
 
 from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.catalog.entry import ProviderSettings
+from interlock.catalog.entry import ModelEntry, ProviderSettings
 from interlock.catalog.words import Depth
 from interlock.credentials import ApiKey, Chain, VertexCredential
 from interlock.errors import CredentialError, InvalidRequestError, TransientUpstreamError, UpstreamError
@@ -42,6 +42,7 @@ from ..conversation import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from ..environment import ClientEnvironment
 from ..listing import MOST_PAGES, PAGE, ListedModel, NeededCredential, text_of
 from ..response import Piece
 from ..schema import GEMINI
@@ -118,6 +119,10 @@ class GeminiClient(SdkChatClient):
     credential_aliases = ("google-api-key",)
 
     _google: tuple[Any, str | None] | None = None  # application default credentials and their project
+
+    def __init__(self, entry: ModelEntry, environment: ClientEnvironment) -> None:
+        super().__init__(entry, environment)
+        self._finding = asyncio.Lock()
 
     # Writing.
 
@@ -203,9 +208,11 @@ class GeminiClient(SdkChatClient):
             return self._said_no(error.code, error.details, response)
         if isinstance(error, auth_errors.GoogleAuthError):
             told = f"{self.where}: {type(error).__name__}: {error}, for {self.entry.id}"
-            if isinstance(error, auth_errors.TransportError):
+            if isinstance(error, auth_errors.TransportError) or error.retryable:
                 return TransientUpstreamError(told, sent=False, provider_code="google_auth")
-            return CredentialError(told, credential=self.credential_id, sent=False, provider_code="google_auth")
+            return self._rotated(
+                CredentialError(told, credential=self.credential_id, sent=False, provider_code="google_auth")
+            )
         return super().read_error(error)
 
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
@@ -265,11 +272,12 @@ class GeminiClient(SdkChatClient):
         found = self._vertex()
         return f"{found.project}/{self._location()}"
 
-    def _rotated(self, error: CredentialError) -> UpstreamError:
-        if not self.on_vertex:
-            return super()._rotated(error)
-        self._google = self._made = None  # found anew by the next call
-        return error
+    @property
+    def ambient(self) -> bool:
+        return self.on_vertex
+
+    def forget_ambient(self) -> None:
+        self._google = None
 
     # Sending.
 
@@ -355,16 +363,22 @@ class GeminiClient(SdkChatClient):
         return response
 
     async def _find_google(self) -> None:
-        """Application default credentials, looked for in a thread: that may ask a metadata server."""
+        """Application default credentials, looked for in a thread (that may ask a metadata server), once for all that
+        wait for them."""
         if not self.on_vertex or self._google is not None:
             return
+        async with self._finding:
+            if self._google is None:
+                self._google = await self._found()
+
+    async def _found(self) -> tuple[Any, str | None]:
         credentials, project = await asyncio.to_thread(google.auth.default, scopes=SCOPES)
         if not (self._vertex().project or project):
             raise CredentialError(
                 f"{self.entry.provider} on Vertex needs a project: set it in credential {self.credential_id}",
                 credential=self.credential_id, sent=False,
             )  # fmt: skip
-        self._google = (credentials, project)
+        return credentials, project
 
     def _model_path(self) -> str:
         model = self.entry.wire_model_id

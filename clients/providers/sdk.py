@@ -12,6 +12,7 @@ import json
 import ssl
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -41,6 +42,8 @@ from ..writing import checked_url
 CONNECT_TIMEOUT_S = 15.0
 #: Of a body that is not of the wire, this many characters are shown.
 SHOWN = 200
+#: Where a request carries the `Made` it was sent by.
+_MADE = "interlock_made"
 
 #: No request left this machine, and another try may work.
 _NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
@@ -58,6 +61,16 @@ def _digest(key: str | None) -> bytes:
     return b"" if key is None else sha256(key.encode()).digest()
 
 
+@dataclass(slots=True, eq=False)
+class Made:
+    """An SDK's client. `digest` is its key's, so that no second copy of that lies about; `accepted`: whether what it
+    calls with has ever been answered."""
+
+    digest: bytes
+    sdk: Any
+    accepted: bool = False
+
+
 class SdkChatClient(AbstractLLMClient):
     """A chat provider whose SDK is one of these. The SDK's client is made at the first call, and again when the key
     has been rotated; its connections are kept. `post` and `post_streamed` are those of the generated two."""
@@ -72,8 +85,7 @@ class SdkChatClient(AbstractLLMClient):
     credential_aliases: ClassVar[tuple[str, ...]] = ()
 
     _http: httpx2.AsyncClient | None = None
-    #: The key's digest, so that no second copy of it lies about, and the SDK's client made with it.
-    _made: tuple[bytes, Any] | None = None
+    _made: Made | None = None
 
     # What differs between them.
 
@@ -173,6 +185,7 @@ class SdkChatClient(AbstractLLMClient):
             await response.aread()
             return self._unstreamed(self._reply(response))
         response.stream = _Noticed(response.stream, alive)
+        self._note_accepted(response)
         return WireStream(
             events=events,
             aclose=aclose,
@@ -203,7 +216,7 @@ class SdkChatClient(AbstractLLMClient):
     def _sdk(self) -> Any:
         key = self._key()
         digest = _digest(key)
-        if self._made is None or self._made[0] != digest:
+        if self._made is None or self._made.digest != digest:
             if self._http is None:
                 self._http = self._make_http()
             timeout = httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
@@ -211,8 +224,8 @@ class SdkChatClient(AbstractLLMClient):
             made = self.make_sdk(api_key=key, base_url=url, http=self._http, timeout=timeout)
             # ANTHROPIC_CUSTOM_HEADERS and OPENAI_CUSTOM_HEADERS would come along, and no argument keeps them out.
             made._custom_headers = {}
-            self._made = (digest, made)
-        return self._made[1]
+            self._made = Made(digest, made)
+        return self._made.sdk
 
     def _key(self) -> str | None:
         credential = self.credential_id
@@ -225,10 +238,24 @@ class SdkChatClient(AbstractLLMClient):
         connections = self.environment.settings.max_connections
         return httpx2.AsyncClient(
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
-            event_hooks={"request": [on_request]},
+            event_hooks={"request": [on_request, self._note_made]},
             follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             verify=tls(),
         )
+
+    async def _note_made(self, request: httpx2.Request) -> None:
+        """By the time it is answered another key may be in use."""
+        request.extensions = {**request.extensions, _MADE: self._made}
+
+    def _sent_by(self, response: httpx2.Response | None) -> Made | None:
+        request = getattr(response, "_request", None)
+        made: Made | None = self._made if request is None else request.extensions.get(_MADE, self._made)
+        return made
+
+    def _note_accepted(self, response: httpx2.Response) -> None:
+        made = self._sent_by(response)
+        if made is not None:
+            made.accepted = True
 
     # Reading.
 
@@ -244,6 +271,7 @@ class SdkChatClient(AbstractLLMClient):
             raise self._not_of_the_wire(response, request_id)
         if payload.get("error"):
             raise self._said_no(None, payload, response)
+        self._note_accepted(response)
         return Reply(
             payload=payload,
             request_id=request_id,
@@ -280,28 +308,51 @@ class SdkChatClient(AbstractLLMClient):
             credential=self.credential_id,
             now=self.environment.wall(),
         )
-        return self._rotated(error) if isinstance(error, CredentialError) and self.may_be_rotated(error) else error
+        if isinstance(error, CredentialError) and self.may_be_rotated(error):
+            return self._rotated(error, response)
+        return error
 
     def may_be_rotated(self, error: CredentialError) -> bool:
         """Whether another key might do. 403 is about access, which another key of the same account has not either."""
         return error.status != 403
 
-    def _rotated(self, error: CredentialError) -> UpstreamError:
-        """A key that was refused is read again. A new one makes another try worthwhile."""
-        credential = self.credential_id
-        if credential is None or self._made is None:
+    @property
+    def ambient(self) -> bool:
+        """Whether its credentials are found by a library, and not in the stores."""
+        return False
+
+    def forget_ambient(self) -> None:
+        """Let the next call find them anew."""
+
+    def _rotated(self, error: CredentialError, response: httpx2.Response | None = None) -> UpstreamError:
+        """A key that was refused is read again. A new one makes another try worthwhile; so does anew finding what a
+        library found, if that has been accepted before. What was just found and is refused is refused for good."""
+        made = self._sent_by(response)
+        if made is None:
             return error
-        self.environment.credentials.refresh(credential)
-        try:
-            changed = _digest(self._key()) != self._made[0]
-        except CredentialError:
-            changed = False
+        if self.ambient:
+            changed = made.accepted
+            if self._made is made:
+                self.forget_ambient()
+                self._made = None
+        else:
+            changed = self._has_changed(made)
         if not changed:
             return error
         return TransientUpstreamError(
             f"{error}; the credential has since been replaced", status=error.status, request_id=error.request_id,
-            provider_code="credential_rotated",
+            provider_code="credential_rotated", sent=error.sent,
         )  # fmt: skip
+
+    def _has_changed(self, made: Made) -> bool:
+        credential = self.credential_id
+        if credential is None:
+            return False
+        self.environment.credentials.refresh(credential)
+        try:
+            return _digest(self._key()) != made.digest
+        except CredentialError:
+            return False
 
     def _transport(self, error: Exception) -> UpstreamError:
         cause = error
