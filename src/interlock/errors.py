@@ -72,6 +72,12 @@ class StoreError(InterlockError):
     code = "store"
 
 
+class LedgerUnavailableError(InterlockError):
+    """The shared ledger cannot be reached. Nothing is granted meanwhile; the same message may be sent again."""
+
+    code = "ledger_unavailable"
+
+
 # Admission: refused before anything was sent.
 
 
