@@ -165,25 +165,29 @@ class Reservation:
         """Whether it goes without a reservation of the metered accounts (`overflow="proceed"`)."""
         return bool(self._waiting.demand.calls) and not self._waiting._charges
 
-    def permit(self, key: Hashable, *, input_tokens: int, output_tokens: int) -> Permit:
+    def permit(self, key: Hashable, *, input_tokens: int, output_tokens: int, continuation: bool = False) -> Permit:
         """The next declared call of that key. Never waits.
 
         A call beyond the declared ones, or after `release`, is charged whole as a debt; one larger than declared is
         charged the difference. Both are marked `undeclared`. UndeclaredResourceError for a key never declared.
+
+        A `continuation` goes on with a declared call that its provider has paused: it is charged whole as well, but
+        nobody could have declared it, and it takes none of the declared calls.
         """
         waiting, calls = self._waiting, self._waiting.demand.calls
         index = 0 if len(calls) == 1 and calls[0].key is key else self._place(key)
-        call, undeclared = calls[index], False
+        call, further, undeclared = calls[index], False, False
         granted: Charge | None = None
         if waiting._charges:
             unused = self._unused
-            declared = unused[index] > 0 and not self.released
+            declared = unused[index] > 0 and not self.released and not continuation
             if declared:
                 self._unused = (0,) if unused == (1,) else (*unused[:index], unused[index] - 1, *unused[index + 1 :])
                 granted = waiting._charges[index]
-            undeclared = not declared or input_tokens > call.input_tokens or output_tokens > call.output_tokens
+            further = not declared or input_tokens > call.input_tokens or output_tokens > call.output_tokens
+            undeclared = further and not continuation
         reserved = granted
-        if undeclared:
+        if further:
             call = CallCharge(
                 key=call.key,
                 pool=call.pool,

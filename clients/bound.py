@@ -46,7 +46,7 @@ class BoundLLMClient:
             if response.stop_reason is not StopReason.PAUSE_TURN:
                 break
             further = asked.assistant(response.blocks)
-            response = joined(response, await self._ask(further, options, response_model))
+            response = joined(response, await self._ask(further, options, response_model, continuation=True))
         return response
 
     def stream_response(
@@ -75,12 +75,17 @@ class BoundLLMClient:
     getUpstreamRetries = get_upstream_retries
 
     async def _ask(
-        self, conversation: Conversation, options: CallOptions | None, response_model: type[Any] | None
+        self,
+        conversation: Conversation,
+        options: CallOptions | None,
+        response_model: type[Any] | None,
+        *,
+        continuation: bool = False,
     ) -> LLMResponse:
         client = self._client
         call = client.prepare(self._binding, conversation, options, response_model, stream=False)
         async with client.connections:
-            attempt = start(client, call, self._seat)
+            attempt = start(client, call, self._seat, continuation=continuation)
             answer = await self._sent(call, attempt)
         return await deliver(client, call, attempt, answer)
 

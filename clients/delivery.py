@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_CONTINUATIONS = 8
 
 
-def start(client: AbstractLLMClient, call: Call, seat: CallSeat) -> CallAttempt:
+def start(client: AbstractLLMClient, call: Call, seat: CallSeat, *, continuation: bool = False) -> CallAttempt:
     """The attempt of a prepared call: its permit is drawn here, once the client is ready to send."""
     failure: Exception | None = None
     try:
@@ -35,8 +35,9 @@ def start(client: AbstractLLMClient, call: Call, seat: CallSeat) -> CallAttempt:
     if failure is not None:
         raise failure
     return CallAttempt(
-        seat, client.entry, client.environment, Kind.CHAT, call.input_tokens, call.output_tokens, call.request_hash
-    )
+        seat, client.entry, client.environment, Kind.CHAT, call.input_tokens, call.output_tokens, call.request_hash,
+        continuation=continuation,
+    )  # fmt: skip
 
 
 async def deliver(client: AbstractLLMClient, call: Call, attempt: CallAttempt, answer: Answer) -> LLMResponse:

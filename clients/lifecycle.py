@@ -96,11 +96,14 @@ class CallAttempt:
         input_tokens: int,
         output_tokens: int,
         request_hash: str,
+        *,
+        continuation: bool = False,
     ) -> None:
         self.entry, self.kind, self.known = entry, kind, Known()
         self._seat, self._environment, self._request_hash = seat, environment, request_hash
         self._input_tokens, self._output_tokens = input_tokens, output_tokens
-        self._permit = seat.permit(input_tokens=input_tokens, output_tokens=output_tokens)
+        further: dict[str, Any] = {"continuation": True} if continuation else {}
+        self._permit = seat.permit(input_tokens=input_tokens, output_tokens=output_tokens, **further)
         self._started_at: datetime | None = None
         self._sent_at_s: float | None = None
         self._first_piece_at_s: float | None = None

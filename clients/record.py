@@ -46,8 +46,12 @@ class CallSeat(Protocol):
     @property
     def binding(self) -> ModelBinding: ...
 
-    def permit(self, *, input_tokens: int, output_tokens: int) -> CallPermit:
-        """The right to one wire request of that size. Never waits: what was not declared is charged as debt."""
+    def permit(self, *, input_tokens: int, output_tokens: int, continuation: bool = False) -> CallPermit:
+        """The right to one wire request of that size. Never waits: what was not declared is charged as debt.
+
+        `continuation`: it goes on with a turn that the provider has paused. It is charged at once, and is not
+        undeclared.
+        """
         ...
 
     def record(self, record: CallRecord) -> Awaitable[None]:

@@ -201,7 +201,7 @@ class ResponseStream:
 
     def _start(self) -> None:
         try:
-            self._attempt = start(self._client, self._call, self._seat)
+            self._attempt = start(self._client, self._call, self._seat, continuation=self._continuations > 0)
         except BaseException:
             self._let_go()
             raise

@@ -151,9 +151,13 @@ class JobResources:
     def strict(self) -> bool:
         return self._around.strict
 
-    def reservation_permit(self, binding: ModelBinding, input_tokens: int, output_tokens: int) -> CallPermit:
+    def reservation_permit(
+        self, binding: ModelBinding, input_tokens: int, output_tokens: int, *, continuation: bool
+    ) -> CallPermit:
         assert self._reservation is not None
-        return self._reservation.permit(binding.spec, input_tokens=input_tokens, output_tokens=output_tokens)
+        return self._reservation.permit(
+            binding.spec, input_tokens=input_tokens, output_tokens=output_tokens, continuation=continuation
+        )
 
     def open_transactions(self) -> Iterator[str]:
         """Names of databases whose transaction has begun and forbids a model call."""

@@ -32,7 +32,7 @@ class JobSeat:
     def binding(self) -> ModelBinding:
         return self._binding
 
-    def permit(self, *, input_tokens: int, output_tokens: int) -> CallPermit:
+    def permit(self, *, input_tokens: int, output_tokens: int, continuation: bool = False) -> CallPermit:
         """Raises TransactionOpenError, what the job was stopped with, and under `strict_declarations`
         InvalidRequestError for a call that was not declared. All before anything is sent."""
         resources = self._resources
@@ -41,7 +41,7 @@ class JobSeat:
         declared = self._binding.input_tokens
         if declared < input_tokens <= declared * DECLARED_SLACK + DECLARED_SLACK_TOKENS:
             input_tokens = declared  # the model's correction has moved since the declaration
-        permit = resources.reservation_permit(self._binding, input_tokens, output_tokens)
+        permit = resources.reservation_permit(self._binding, input_tokens, output_tokens, continuation=continuation)
         if permit.undeclared:
             self._undeclared(permit, input_tokens, output_tokens)
         return permit

@@ -86,7 +86,7 @@ class BookedSeat:
     permits: list[BookedPermit] = field(default_factory=list)
     records: list[CallRecord] = field(default_factory=list)
 
-    def permit(self, *, input_tokens: int, output_tokens: int) -> BookedPermit:
+    def permit(self, *, input_tokens: int, output_tokens: int, continuation: bool = False) -> BookedPermit:
         self.permits.append(BookedPermit(input_tokens, output_tokens))
         return self.permits[-1]
 

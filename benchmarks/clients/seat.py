@@ -37,7 +37,7 @@ class Seat:
     def __init__(self, binding: ModelBinding) -> None:
         self.binding = binding
 
-    def permit(self, *, input_tokens: int, output_tokens: int) -> Permit:
+    def permit(self, *, input_tokens: int, output_tokens: int, continuation: bool = False) -> Permit:
         return Permit()
 
     def record(self, record: CallRecord) -> Awaitable[None]:

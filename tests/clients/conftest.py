@@ -65,7 +65,7 @@ class FakeSeat:
     records: list[CallRecord] = field(default_factory=list)
     commits: Callable[[], Awaitable[None]] | None = None
 
-    def permit(self, *, input_tokens: int, output_tokens: int) -> FakePermit:
+    def permit(self, *, input_tokens: int, output_tokens: int, continuation: bool = False) -> FakePermit:
         permit = FakePermit(input_tokens, output_tokens)
         self.permits.append(permit)
         return permit

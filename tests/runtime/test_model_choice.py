@@ -127,16 +127,52 @@ async def test_a_refusal_is_asked_again_neither_there_nor_at_a_backup(
         assert runtime.statistics().breakers == ()
 
 
-async def test_a_paused_turn_goes_on_as_a_further_call_on_the_books(provider: SimulatedProvider) -> None:
+@pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_paused_turn_goes_on_as_a_further_reserved_call(
+    provider: SimulatedProvider, caplog: pytest.LogCaptureFixture, strict: bool, streamed: bool
+) -> None:
     provider.script(Step.answer("First part,", stop_reason="pause_turn"), Step.answer(" second part."))
-    async with opened(entry("first", provider, limits={"rpm": 600, "burst_s": 1})) as runtime:
-        response = await runtime.run(LLMCall("Go.", model="first"))
+    slow = entry("first", provider, limits={"rpm": 6, "burst_s": 60})
+    async with opened(slow, strict_declarations=strict) as runtime:
+        if streamed:
+            async with runtime.llm("first").stream_response("Go.") as pieces:
+                text = "".join([piece.text async for piece in pieces])
+        else:
+            text = (await runtime.run(LLMCall("Go.", model="first"))).text
         rows = await runtime.calls()
         account = runtime.statistics().admission.account("model:first:requests")
-    assert response.text == "First part, second part."
+    assert text == "First part, second part."
     assert provider.count == len(rows) == 2
-    assert account.settled == 2, "each request was reserved: the second one as debt, for it holds what it has"
-    assert [(row.record.outcome, row.record.undeclared) for row in rows] == [("ok", False), ("ok", True)]
+    assert account.settled == 2
+    assert 3.5 < account.level < 4.5, "both are charged: the second one at once, for its job holds what it has"
+    assert [(row.record.outcome, row.record.undeclared) for row in rows] == [("ok", False), ("ok", False)]
+    assert "undeclared" not in caplog.text
+
+
+@dataclass(frozen=True)
+class AsksTwice(Job[tuple[str, ...]]):
+    """Declares two calls and makes `calls` of them."""
+
+    calls: int = 2
+
+    def requirements(self, needs: JobRequirements) -> None:
+        needs.require_model("first", input="Go.", max_output_tokens=100, calls=2)
+
+    async def run(self, resources: JobResources) -> tuple[str, ...]:
+        client = resources.get_llm_client("first")
+        return tuple([(await client.single_response("Go.")).text for _ in range(self.calls)])
+
+
+async def test_a_continuation_takes_none_of_the_declared_calls(provider: SimulatedProvider) -> None:
+    pause = Step.answer("First part,", stop_reason="pause_turn")
+    provider.script(pause, pause, Step.answer(" third part."), Step.answer("Again."))
+    async with opened(entry("first", provider), strict_declarations=True) as runtime:
+        assert await runtime.run(AsksTwice()) == ("First part,First part, third part.", "Again.")
+        provider.script(pause)
+        with pytest.raises(InvalidRequestError, match="declared 2 call"):
+            await runtime.run(AsksTwice(calls=3))
+    assert provider.count == 4 + 3
 
 
 def bytes_in(folder: Path) -> bytes:
