@@ -75,6 +75,13 @@ def ready_turns(conversation: Conversation) -> Conversation:
     return replace(conversation, messages=messages, system=system)
 
 
+def inputs_of(content: object) -> frozenset[Input]:
+    """What a model must be able to read beside text, to be sent this. Nothing, for what is no conversation."""
+    messages = content.messages if isinstance(content, Conversation) else ()
+    needs = {_NEEDS.get(type(block)) for message in messages for block in message.blocks}
+    return frozenset(need for need in needs if need is not None)
+
+
 def check_inputs(conversation: Conversation, *, model: str, inputs: Iterable[Input]) -> None:
     """Refuse a block that the model cannot read, by name."""
     readable = frozenset(inputs)

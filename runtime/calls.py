@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypedDict, Ty
 from typing_extensions import Unpack
 
 from interlock.catalog.spec import ModelSpec
-from interlock.catalog.words import Depth, Grade, Input, OutputSize
-from interlock.clients.conversation import Conversation, DocumentBlock, ImageBlock
+from interlock.catalog.words import Depth, Grade, OutputSize
+from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode, Tool
 from interlock.clients.response import LLMResponse
+from interlock.clients.turns import inputs_of
 from interlock.errors import ResponseShapeError
 
 from .job import Job
@@ -232,13 +233,7 @@ def _spec(given: Mapping[str, Any], content: Conversation) -> ModelSpec:
         spec = replace(spec, depth=given["depth"])
     if given.get("avoid"):
         spec = replace(spec, avoid=spec.avoid | frozenset(given["avoid"]))
-    return replace(spec, sends=spec.sends | _inputs(content))
-
-
-def _inputs(content: Conversation) -> frozenset[Input]:
-    blocks = [block for message in content.messages for block in message.blocks]
-    kinds = {Input.IMAGES for block in blocks if isinstance(block, ImageBlock)}
-    return frozenset(kinds | {Input.DOCUMENTS for block in blocks if isinstance(block, DocumentBlock)})
+    return replace(spec, sends=spec.sends | inputs_of(content))
 
 
 def _options(given: Mapping[str, Any]) -> CallOptions:

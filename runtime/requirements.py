@@ -11,6 +11,7 @@ from interlock.catalog.tokens import estimate_text
 from interlock.catalog.words import Depth, Grade, Input, Kind, OutputSize
 from interlock.clients.conversation import Conversation
 from interlock.clients.measure import raw_input_tokens
+from interlock.clients.turns import inputs_of
 from interlock.errors import ConfigurationError, UndeclaredResourceError
 
 from .database import DatabaseNeed, DatabaseProvider
@@ -66,9 +67,10 @@ class JobRequirements:
     ) -> ModelBinding:
         """A chat model, for `calls` requests of at most this size each.
 
-        `input` is the text, the conversation, or a number of tokens. The answer's limit is `max_output_tokens`, or
-        `output` by name; one of the two is needed, here or in the spec. `options` (its tools) and `response_model` (its
-        schema) are counted as input.
+        `input` is the text, the conversation, or a number of tokens. A conversation with images or documents goes to a
+        model that reads them; where only a number is given, `sends` says it. The answer's limit is `max_output_tokens`,
+        or `output` by name; one of the two is needed, here or in the spec. `options` (its tools) and `response_model`
+        (its schema) are counted as input.
         """
         spec = _with_limits(ModelSpec.of(model), max_output_tokens, output, depth, sends)
         if spec.max_output_tokens is None and spec.output is None:
@@ -88,6 +90,7 @@ class JobRequirements:
     ) -> ModelBinding:
         """The same for a spec that may leave the limit to the default (an LLMCall does)."""
         exact = isinstance(input, int)
+        spec = replace(spec, sends=spec.sends | sent) if (sent := inputs_of(input) - spec.sends) else spec
         self.likeness += likeness(input, options, response_model)
         tokens = input if isinstance(input, int) else raw_input_tokens(
             input, options=options, response_model=response_model
@@ -171,6 +174,8 @@ def declared(
         found = of_kind
     else:
         found = [binding for binding in of_kind if binding.spec in (asked, ModelSpec.of(asked))]
+        if not found and isinstance(asked, ModelSpec):  # declared with a conversation that sends more than it says
+            found = [binding for binding in of_kind if replace(binding.spec, sends=asked.sends) == asked]
         if not found and not (isinstance(asked, ModelSpec) and kind is Kind.CHAT):
             name = asked.model if isinstance(asked, ModelSpec) else asked
             found = [binding for binding in of_kind if name in (binding.spec.model, binding.entry.id)]

@@ -6,7 +6,7 @@ import logging
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from interlock.catalog import Catalog, Grade, Input, ModelEntry
+from interlock.catalog import Catalog, Grade, Input, ModelEntry, ModelSpec
 from interlock.clients.conversation import Conversation, DocumentBlock, ImageBlock, TextBlock
 from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.errors import (
@@ -55,15 +55,17 @@ async def provider() -> AsyncIterator[SimulatedProvider]:
 
 @dataclass(frozen=True)
 class Looks(Job[str]):
-    """A job of one's own that says what it sends."""
+    """A job of one's own that says what it sends, or leaves it to the conversation."""
 
     picture: Conversation
+    model: Any = Grade.SMALL
+    sends: frozenset[Input] | None = None
 
     def requirements(self, needs: JobRequirements) -> None:
-        needs.require_model(Grade.SMALL, input=self.picture, max_output_tokens=100, sends={Input.IMAGES})
+        needs.require_model(self.model, input=self.picture, max_output_tokens=100, sends=self.sends)
 
     async def run(self, resources: JobResources) -> str:
-        return (await resources.get_llm_client(Grade.SMALL).single_response(self.picture)).model
+        return (await resources.get_llm_client(self.model).single_response(self.picture)).model
 
 
 async def test_images_and_documents_are_declared_and_the_picker_chooses_by_them(provider: SimulatedProvider) -> None:
@@ -74,11 +76,53 @@ async def test_images_and_documents_are_declared_and_the_picker_chooses_by_them(
     async with opened(plain, seeing) as runtime:
         assert (await runtime.run(LLMCall("What is it?", model=Grade.SMALL))).model == "plain"
         assert (await runtime.run(LLMCall(picture, model=Grade.SMALL))).model == "seeing"
-        assert await runtime.run(Looks(picture)) == "seeing"
+        assert await runtime.run(Looks(picture, sends=frozenset({Input.IMAGES}))) == "seeing"
         before = provider.count
-        with pytest.raises(ModelResolutionError, match="takes no document"):
-            await runtime.run(LLMCall(paper, model=Grade.SMALL))
+        for job in (LLMCall(paper, model=Grade.SMALL), Looks(paper), Looks(paper, sends=frozenset({Input.IMAGES}))):
+            with pytest.raises(ModelResolutionError, match="takes no document"):
+                await runtime.run(job)
         assert provider.count == before
+
+
+LOOK = ModelSpec(Grade.SMALL, max_output_tokens=100)
+
+
+@pytest.mark.parametrize("model", [Grade.SMALL, LOOK], ids=["by grade", "by spec"])
+async def test_what_a_declared_conversation_holds_need_not_be_said(provider: SimulatedProvider, model: Any) -> None:
+    """The client is fetched by what was declared, and a backup that cannot see is none for it either."""
+    sees = frozenset({Input.TEXT, Input.IMAGES})
+    picture = Conversation.of([TextBlock("What is it?"), ImageBlock(data=PIXEL)])
+    plain = entry("plain", provider)
+    seeing = entry("seeing", provider, inputs=sees, grade=Grade.MEDIUM, fallbacks=("plain", "other"))
+    other = entry("other", provider, inputs=sees, grade=Grade.LARGE)
+    async with opened(plain, seeing, other) as runtime:
+        assert await runtime.run(Looks(picture, model=model)) == "seeing"
+        provider.script(*[Step.server_error(503).on(model="seeing")] * 2)
+        assert await runtime.run(Looks(picture, model=model)) == "other"
+        assert await runtime.run(Looks(Conversation.of("What is it?"), model=model)) == "plain"
+
+
+@dataclass(frozen=True)
+class ReadsAndLooks(Job[tuple[str, str]]):
+    """Declares one spec twice, once with a picture."""
+
+    picture: Conversation
+
+    def requirements(self, needs: JobRequirements) -> None:
+        needs.require_model(LOOK, input="What is it?")
+        needs.require_model(LOOK, input=self.picture)
+
+    async def run(self, resources: JobResources) -> tuple[str, str]:
+        reads = resources.get_llm_client(LOOK)
+        looks = resources.get_llm_client(replace(LOOK, sends=frozenset({Input.IMAGES})))
+        return (await reads.single_response("What is it?")).model, (await looks.single_response(self.picture)).model
+
+
+async def test_of_two_that_differ_in_what_they_send_each_is_found(provider: SimulatedProvider) -> None:
+    seeing = entry("seeing", provider, inputs=frozenset({Input.TEXT, Input.IMAGES}), grade=Grade.MEDIUM)
+    picture = Conversation.of([ImageBlock(data=PIXEL)])
+    async with opened(entry("plain", provider), seeing, strict_declarations=True) as runtime:
+        assert await runtime.run(ReadsAndLooks(picture)) == ("plain", "seeing")
 
 
 async def test_a_backup_that_cannot_see_is_none_for_a_picture(provider: SimulatedProvider) -> None:
