@@ -96,6 +96,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     default_base_url = None
     default_credential = None
     limit_field = "max_tokens"
+    keys_cache = False
 
     _sender: Any = None
     _openai: openai.AsyncOpenAI | None = None

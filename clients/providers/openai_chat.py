@@ -21,7 +21,7 @@ from ..response import Piece
 from ..turns import refused
 from ..writing import json_text
 from .openai_reading import read_choice, read_usage
-from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, data_url
+from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, add_cache_key, data_url
 
 
 def _text(block: TextBlock) -> dict[str, Any]:
@@ -70,6 +70,8 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
     path = "/chat/completions"
     #: The wire's name of the output limit, which is sent exactly as it was reserved.
     limit_field: ClassVar[str] = "max_completion_tokens"
+    #: Whether it takes a key of its cache. Whoever imitates it may refuse one.
+    keys_cache: ClassVar[bool] = True
 
     # Writing.
 
@@ -98,6 +100,8 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
             wire["stream"] = True
             if self.environment.settings.options.get("include_usage", True):
                 wire["stream_options"] = {"include_usage": True}
+        if self.keys_cache:
+            add_cache_key(wire, ask)
         return wire
 
     def _messages(self, ask: Ask) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ class OpenAICompatibleClient(OpenAIChatCompletionsClient):
     default_base_url = None
     default_credential = None
     limit_field = "max_tokens"
+    keys_cache = False
 
     def encode(self, ask: Ask) -> dict[str, Any]:
         wire = super().encode(ask)

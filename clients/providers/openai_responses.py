@@ -22,7 +22,7 @@ from ..options import Tool
 from ..response import Piece
 from ..turns import refused
 from ..writing import json_text
-from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, data_url
+from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, add_cache_key, data_url
 from .responses_reading import ResponsesReader, reasoning_item
 
 #: Cache marks that are sent at most; of more, the last ones count.
@@ -113,6 +113,7 @@ class OpenAIResponsesClient(OpenAISdkClient):
         if ask.stream:
             wire["stream"] = True
         _settle_marks(wire, ask)
+        add_cache_key(wire, ask)
         return wire
 
     def _items(self, message: Message) -> list[dict[str, Any]]:

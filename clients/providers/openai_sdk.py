@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import httpx2
@@ -15,6 +17,7 @@ from openai import AsyncStream
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.words import Depth
 
+from ..asking import Ask
 from ..hints import openai_limits
 from ..listing import ListedModel, inputs_of, items_of, text_of, tokens_of
 from ..schema import OPENAI
@@ -38,6 +41,15 @@ _NOT_CHAT = re.compile(
 
 def data_url(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+def add_cache_key(wire: dict[str, Any], ask: Ask) -> None:
+    """By which OpenAI brings requests to where their beginning is cached: the same for the same system text and tools,
+    of which it tells nothing. None where there are neither, or no cache."""
+    if ask.entry.caching == "none" or not (ask.system or ask.tools):
+        return
+    beginning = json.dumps([ask.system, wire.get("tools")], sort_keys=True, default=str)
+    wire["prompt_cache_key"] = sha256(beginning.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class OpenAISdkClient(SdkChatClient):

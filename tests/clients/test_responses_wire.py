@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -257,3 +258,41 @@ async def test_what_the_wire_has_no_word_for_is_refused_even_from_the_entry(benc
     with pytest.raises(InvalidRequestError, match=f"sets '{name}' in its parameters, which openai does not take"):
         await client.single_response("Hello.")
     assert bench.provider.count == 0
+
+
+OPENAIS = ("openai", "openai-chat-completions")
+
+
+def cache_key(bench: Any, wire: Any, conversation: Any, options: CallOptions | None = None, **entry: Any) -> str | None:
+    client, _ = bench.client(wire, **{"caching": "automatic", **entry})
+    body = json.loads(client._client.prepare(client.binding, conversation, options, None, stream=False).body)
+    key: str | None = body.get("prompt_cache_key")
+    return key
+
+
+@pytest.mark.parametrize("key", OPENAIS)
+async def test_calls_that_begin_alike_share_a_cache_key_that_tells_nothing(bench, wires, key):
+    wire, tools = wires[key], CallOptions(tools=(LOOK,))
+    told = Conversation.of("Hello.", system="Be a brief and secret pirate.")
+    first = cache_key(bench, wire, told, tools)
+    assert first == cache_key(bench, wire, told.assistant("Arr.").user("More."), tools, caching="marks")
+    assert re.fullmatch(r"[0-9a-f]{32}", first)
+    others = [cache_key(bench, wire, told), cache_key(bench, wire, "Hello.", tools),
+              cache_key(bench, wire, Conversation.of("Hello.", system="Be long."), tools)]  # fmt: skip
+    assert len({first, *others}) == 4
+    assert cache_key(bench, wire, told, CallOptions(provider_options={"prompt_cache_key": "mine"})) == "mine"
+
+
+@pytest.mark.parametrize(("key", "entry", "told"), [
+    *[(key, {"caching": "none"}, True) for key in OPENAIS], *[(key, {}, False) for key in OPENAIS],
+    ("openai-compatible", {}, True), ("litellm-openai", {}, True),
+])  # fmt: skip
+async def test_no_cache_key_without_a_cache_or_a_beginning_or_for_who_imitates_it(bench, wires, key, entry, told):
+    conversation = Conversation.of("Hello.", system="Be brief.") if told else "Hello."
+    assert cache_key(bench, wires[key], conversation, **entry) is None
+
+
+async def test_the_provider_takes_the_cache_key(bench, responses):
+    client, _ = bench.client(responses, caching="automatic")
+    assert (await client.single_response(Conversation.of("Hello.", system="Be brief."))).text
+    assert bench.sent["prompt_cache_key"]
