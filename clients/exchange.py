@@ -29,6 +29,21 @@ class WireAnswer(Protocol):
     def reported(self) -> Mapping[Dimension, ReportedLimit] | None: ...
 
 
+class Transport(Protocol):
+    """How a request is carried: what its failures mean, and whether it tells when the first byte leaves."""
+
+    @property
+    def tells_first_byte(self) -> bool: ...
+
+    def failure(self, error: Exception) -> Exception:
+        """A typed error without a chain into an SDK; what is no provider's doing comes back as it is."""
+        ...
+
+    def limits_in(self, error: Exception) -> Mapping[Dimension, ReportedLimit]:
+        """What an error's response says of the account's limits."""
+        ...
+
+
 A = TypeVar("A", bound=WireAnswer)
 R = TypeVar("R")
 
@@ -40,20 +55,22 @@ async def exchange(
     *,
     timeout_s: float,
     redactor: Redactor,
+    transport: Transport | None = None,
 ) -> tuple[R, CallRecord]:
     """`read(await send())` under `timeout_s` seconds of the environment's clock, with the attempt ended exactly once,
-    whatever happens.
+    whatever happens. Errors of `send` are read by the `transport`, where there is one.
 
     An answer that cannot be read was still served: it is settled and recorded with the usage it reported. The record
     is committed before the result is returned. Errors of `send` and `read` pass through; a timeout becomes
     TransientUpstreamError; a cancelled call is abandoned and its record queued. Typed errors leave scrubbed.
     """
     answer: A | None = None
+    failure: Exception | None = None
     watch = Watch(attempt.clock, total_s=timeout_s)
     try:
         with watch:
-            attempt.sent()
-            answer = await send()
+            with attempt.leaving(tells=transport is not None and transport.tells_first_byte):
+                answer = await send()
             attempt.learn(
                 usage=answer.usage,
                 request_id=answer.request_id,
@@ -70,18 +87,24 @@ async def exchange(
             told = TransientUpstreamError(
                 f"{attempt.entry.id} did not answer within {timeout_s:g} s", provider_code="attempt_timeout"
             )
+        elif transport is not None and answer is None:
+            attempt.learn(reported=transport.limits_in(error))
+            told = transport.failure(error)
+        if answer is None:
+            told = attempt.placed(told)
         if isinstance(told, UpstreamError):
             redactor.scrub(told)
             _complete(told, attempt, answer)
-        await attempt.fail(told)
-        if told is error:
-            raise
-        raise told from None
+        failure = told
     except BaseException:
         attempt.abandon()
         raise
     finally:
         watch.stop()
+    if failure is not None:
+        # Raised outside the handler, so that no SDK error (and no request header) hangs on its chain.
+        await attempt.fail(failure)
+        raise failure
     return result, await attempt.succeed()
 
 

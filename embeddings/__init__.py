@@ -4,7 +4,9 @@
     client     EmbeddingsClient: what a job is given to embed with
     response   EmbeddingsResponse: unit vectors, usage, cost
     abstract   AbstractEmbeddingsClient: the template of every provider
-    packing    which texts share a request (pure)
+    packing    which texts share a request; cutting: long texts cut or split (pure)
+    sending    the requests of a call; the texts that a provider refuses, found
+    errors     the errors that name single texts
     align      which vector belongs to which text (pure)
     vectors    normalise, cut, pad (pure)
     guard      one process, one embedding model
@@ -19,8 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .client import EmbeddingsClient
+from .errors import BlankTextError, TextError, TextRefusedError, TextTooLongError
 from .guard import EmbeddingModelGuard
-from .packing import BlankTextError, Packing, TextTooLongError, plan_requests
+from .packing import Caps, Packing, plan_requests
 from .purpose import EmbeddingPurpose
 from .response import EmbeddingsResponse
 
@@ -33,12 +36,15 @@ _NEEDS_NUMPY = {"AbstractEmbeddingsClient": "abstract", "EmbeddingAnswer": "abst
 __all__ = [
     "AbstractEmbeddingsClient",
     "BlankTextError",
+    "Caps",
     "EmbeddingAnswer",
     "EmbeddingModelGuard",
     "EmbeddingPurpose",
     "EmbeddingsClient",
     "EmbeddingsResponse",
     "Packing",
+    "TextError",
+    "TextRefusedError",
     "TextTooLongError",
     "VectorError",
     "plan_requests",

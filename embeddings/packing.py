@@ -5,11 +5,12 @@ A text no request can carry is set apart by its index and does not hinder the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interlock.catalog.entry import ModelEntry
-from interlock.errors import ContextWindowExceededError, InvalidRequestError
+
+from .errors import BlankTextError, TextTooLongError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +21,16 @@ class Caps:
     tokens: int | None = None
     bytes: int | None = None
     item_tokens: int | None = None
+    item_characters: int | None = None
 
     @staticmethod
-    def of(entry: ModelEntry, *, max_bytes: int | None = None) -> Caps:
+    def of(entry: ModelEntry, *, max_bytes: int | None = None, text_characters: int | None = None) -> Caps:
         return Caps(
             items=entry.max_batch_items,
             tokens=entry.max_batch_tokens,
             bytes=max_bytes,
             item_tokens=entry.context_window,
+            item_characters=text_characters,
         )
 
     @property
@@ -79,110 +82,106 @@ class Packing:
         return max((batch.tokens for batch in self.batches), default=0)
 
 
-class BlankTextError(InvalidRequestError):
-    """A text without a character, or that is no valid Unicode, has no vector. `indexes` (0-based) are all texts that
-    could not be sent."""
+class Filling:
+    """A request that is being filled: what it holds so far, and whether one more text fits beside that."""
 
-    code = "blank_text"
+    __slots__ = ("_caps", "bytes", "items", "raw_tokens", "tokens")
 
-    def __init__(self, message: str, *, indexes: tuple[int, ...] = (), model: str | None = None) -> None:
-        super().__init__(message, model=model, sent=False)
-        self.indexes = indexes
+    def __init__(self, caps: Caps) -> None:
+        self._caps = caps
+        self.empty()
+
+    def empty(self) -> None:
+        self.items = self.tokens = self.raw_tokens = self.bytes = 0
+
+    def takes(self, tokens: int, size: int, items: int = 1) -> bool:
+        """Whether this fits too. An empty one takes anything: what is too large for every request is no matter here."""
+        caps = self._caps
+        return not self.items or not (
+            (caps.items is not None and self.items + items > caps.items)
+            or (caps.tokens is not None and self.tokens + tokens > caps.tokens)
+            or (caps.bytes is not None and self.bytes + size > caps.bytes)
+        )
+
+    def add(self, tokens: int, size: int, items: int = 1) -> None:
+        self.items += items
+        self.tokens += tokens
+        self.raw_tokens += getattr(tokens, "raw", tokens)
+        self.bytes += size
 
 
-class TextTooLongError(ContextWindowExceededError):
-    """A text is longer than one request of the model may be. `indexes` (0-based) are all that could not be sent."""
-
-    code = "text_too_long"
-
-    def __init__(self, message: str, *, indexes: tuple[int, ...] = (), model: str | None = None) -> None:
-        super().__init__(message, model=model, sent=False)
-        self.indexes = indexes
-
-
-def pack(tokens: Sequence[int], sizes: Sequence[int], caps: Caps) -> Packing:
-    """Batches for texts of these token counts and byte sizes, in order: a batch is closed when the next text would not
-    fit. 0 bytes is an empty text, which no provider embeds; less than 0 is a text that is no valid Unicode."""
+def pack(tokens: Sequence[int], sizes: Sequence[int], caps: Caps, lengths: Sequence[int] | None = None) -> Packing:
+    """Batches for texts of these token counts and byte sizes (and lengths in characters), in order: a batch is closed
+    when the next text would not fit. 0 bytes is an empty text, which no provider embeds; less than 0 is a text that is
+    no valid Unicode."""
     batches: list[Batch] = []
     impossible: list[Impossible] = []
     held: list[int] = []
-    held_tokens = held_bytes = 0
+    filling = Filling(caps)
 
     def close() -> None:
         if held:
-            raw = sum(getattr(tokens[index], "raw", tokens[index]) for index in held)
-            batches.append(Batch(indexes=tuple(held), tokens=held_tokens, raw_tokens=raw))
+            batches.append(Batch(indexes=tuple(held), tokens=filling.tokens, raw_tokens=filling.raw_tokens))
+            held.clear()
+            filling.empty()
 
     for index, (count, size) in enumerate(zip(tokens, sizes, strict=True)):
-        refusal = _refusal(index, count, size, caps)
-        if refusal is not None:
-            impossible.append(refusal)
+        found = refusal(index, count, size, caps, 0 if lengths is None else lengths[index])
+        if found is not None:
+            impossible.append(found)
             continue
-        if _over(caps, len(held) + 1, held_tokens + count, held_bytes + size):
+        if not filling.takes(count, size):
             close()
-            held, held_tokens, held_bytes = [], 0, 0
         held.append(index)
-        held_tokens += count
-        held_bytes += size
+        filling.add(count, size)
     close()
     return Packing(batches=tuple(batches), impossible=tuple(impossible))
 
 
-def _over(caps: Caps, items: int, tokens: int, size: int) -> bool:
-    return any(
-        cap is not None and amount > cap
-        for cap, amount in ((caps.items, items), (caps.tokens, tokens), (caps.bytes, size))
-    )
-
-
-def _refusal(index: int, tokens: int, size: int, caps: Caps) -> Impossible | None:
+def refusal(index: int, tokens: int, size: int, caps: Caps, length: int = 0) -> Impossible | None:
+    """Why no request can carry a text of that many tokens, bytes and characters; None: one can."""
     if size <= 0:
         reason = "is empty" if size == 0 else "holds a lone surrogate, which is not valid Unicode"
         return Impossible(index=index, reason=reason, blank=True)
     longest = caps.longest_text
     if longest is not None and tokens > longest:
         return Impossible(index=index, reason=f"has about {tokens:,} tokens where {longest:,} are allowed")
+    if caps.item_characters is not None and length > caps.item_characters:
+        return Impossible(index=index, reason=f"has {length:,} characters where {caps.item_characters:,} are allowed")
     if caps.bytes is not None and size > caps.bytes:
         return Impossible(index=index, reason=f"has {size:,} bytes where {caps.bytes:,} are allowed")
     return None
 
 
-def plan_requests(
-    entry: ModelEntry,
-    texts: Sequence[str],
-    *,
-    count: Callable[[str], int],
-    max_bytes: int | None = None,
-    truncate: bool = False,
-) -> Packing:
-    """The requests that `texts` take on this entry: the one plan behind both what is reserved and what is sent.
+def plan_requests(texts: Sequence[str], caps: Caps, counts: Sequence[int]) -> Packing:
+    """The requests that `texts` of these token counts take: the one plan behind both what is reserved and what is sent.
 
-    `count` gives the tokens of a text. What is reserved is `calls` requests of at most `largest_tokens` each. With
-    `truncate` a text that is too long counts as much as will be left of it.
+    What is reserved is `calls` requests of at most `largest_tokens` each.
     """
-    caps = Caps.of(entry, max_bytes=max_bytes)
-    tokens, longest = [count(text) for text in texts], caps.longest_text
-    if truncate and longest is not None:
-        tokens = [min(each, longest) for each in tokens]
-    return pack(tokens, [_size(text) for text in texts], caps)
+    lengths = None if caps.item_characters is None else [len(text) for text in texts]
+    return pack(counts, [size_of(text) for text in texts], caps, lengths)
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """Bytes of UTF-8; less than 0 for a text that is no valid Unicode."""
+    if text.isascii():
+        return len(text)
     try:
         return len(text.encode())
     except UnicodeEncodeError:
         return -1
 
 
-def require_possible(packing: Packing, *, model: str, texts: int) -> None:
-    """Raise for the texts that were set apart, naming each, before anything is sent and so before anything is paid."""
-    refused = packing.impossible
-    if not refused:
+def require_possible(packing: Packing, owners: Sequence[int], *, model: str, texts: int) -> None:
+    """Raise for the texts that were set apart, naming each, before anything is sent and so before anything is paid.
+    `owners[k]` is the index of the text that the k-th part belongs to."""
+    if not packing.impossible:
         return
-    shown = "; ".join(f"text {item.index} {item.reason}" for item in refused[:5])
-    more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
-    indexes = tuple(item.index for item in refused)
-    message = f"{model} cannot embed {len(refused)} of {texts} texts: {shown}{more}. Nothing was sent."
-    if any(item.blank for item in refused):
+    refused = {owners[item.index]: item for item in reversed(packing.impossible)}
+    indexes = tuple(sorted(refused))
+    shown = "; ".join(f"text {index} {refused[index].reason}" for index in indexes[:5])
+    more = f"; and {len(indexes) - 5} more" if len(indexes) > 5 else ""
+    message = f"{model} cannot embed {len(indexes)} of {texts} texts: {shown}{more}. Nothing was sent."
+    if any(item.blank for item in refused.values()):
         raise BlankTextError(f"{message} Leave them out.", indexes=indexes, model=model)
-    raise TextTooLongError(f"{message} Split them, or ask for truncate=True.", indexes=indexes, model=model)
+    raise TextTooLongError(f'{message} Ask for truncate=True, or for split="average".', indexes=indexes, model=model)

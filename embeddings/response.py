@@ -20,7 +20,7 @@ class EmbeddingsResponse:
     `model` is the catalog entry that served, `served_model` what the provider echoed. `usage` and `cost` (in
     `currency`; None where the entry has no price) are those of all `requests` wire requests together; `request_ids` are
     the provider's own, where it gives them. `truncated` holds the indexes of texts that were cut because the caller
-    asked for it. `latency_s` is seconds over all requests.
+    asked for it, `split` of those whose vector is an average of parts. `latency_s` is seconds over all requests.
     """
 
     vectors: NDArray[np.float32]
@@ -34,6 +34,7 @@ class EmbeddingsResponse:
     currency: str | None = None
     latency_s: float = 0.0
     truncated: tuple[int, ...] = ()
+    split: tuple[int, ...] = ()
 
     @property
     def vector(self) -> NDArray[np.float32]:

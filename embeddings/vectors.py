@@ -117,6 +117,21 @@ def normalise(rows: NDArray[Any], *, indexes: Sequence[int] | None = None) -> Fl
     return unit
 
 
+def average(parts: Float32, owners: Sequence[int], weights: Sequence[float]) -> Float32:
+    """One unit vector for each text of which `parts` [n, d] are the unit vectors: `owners`, ascending from 0, say whose
+    each is, `weights` how much it counts. A text of one part keeps its vector as it is. VectorError where the parts of
+    a text cancel each other out."""
+    whose = np.asarray(owners, dtype=np.intp)
+    starts = np.flatnonzero(np.diff(whose, prepend=-1))
+    out = parts[starts]
+    ends = np.append(starts[1:], len(whose))
+    for text in np.flatnonzero(ends - starts > 1):
+        own = slice(starts[text], ends[text])
+        weighted = np.asarray(weights[own], dtype=np.float64) @ parts[own].astype(np.float64)
+        out[text] = normalise(weighted[None, :], indexes=[int(whose[starts[text]])])[0]
+    return out
+
+
 def _refuse(bad: Any, names: Sequence[int], what: str) -> None:
     if bad.any():
         name = names[int(np.argmax(bad))]

@@ -4,7 +4,7 @@
     state          the life of a job: its states and the moves between them
     requirements   JobRequirements: what a job declares
     resources      JobResources: what it was granted
-    calls          LLMCall; model_calls: EmbeddingCall, DecisionCall
+    calls          LLMCall; model_calls: EmbeddingCall, DecisionCall; corpus: embeddings of any number of texts
     pipeline_job   @pipeline; context: PipelineContext; scope: step ids; mapping: ctx.map; streaming: ctx.stream
     execution      one job's life, driven by calls; running: its parts from the grant on
     retry          whether it runs again (pure); live: all that have not ended; unsent: what is still free to drop
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from .blocking import BlockingResources as BlockingResources
     from .calls import LLMCall as LLMCall
     from .context import PipelineContext as PipelineContext
+    from .corpus import (
+        CorpusTextError as CorpusTextError,
+        EmbeddedBatch as EmbeddedBatch,
+        RefusedText as RefusedText,
+        embed_corpus as embed_corpus,
+    )
     from .database import DatabaseProvider as DatabaseProvider, DatabaseSession as DatabaseSession
     from .handle import JobHandle as JobHandle
     from .job import Job as Job
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "blocking": "BlockingResources",
     "calls": "LLMCall",
+    "corpus": "CorpusTextError EmbeddedBatch RefusedText embed_corpus",
     "database": "DatabaseProvider DatabaseSession",
     "handle": "JobHandle",
     "job": "Job",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode
+from interlock.decisions.batch import CONCURRENCY
+from interlock.embeddings.cutting import Split
 from interlock.embeddings.purpose import EmbeddingPurpose
 
 from .requirements import Asked
@@ -189,14 +191,24 @@ class BlockingEmbeddingsClient:
         self._inner, self._bridge = inner, bridge
 
     def embed(
-        self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+        self,
+        text: str,
+        purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> EmbeddingsResponse:
-        return self._bridge.wait(self._inner.embed(text, purpose, truncate=truncate))
+        return self._bridge.wait(self._inner.embed(text, purpose, truncate=truncate, split=split))
 
     def embed_batch(
-        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+        self,
+        texts: Sequence[str],
+        purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> EmbeddingsResponse:
-        return self._bridge.wait(self._inner.embed_batch(texts, purpose, truncate=truncate))
+        return self._bridge.wait(self._inner.embed_batch(texts, purpose, truncate=truncate, split=split))
 
     def get_upstream_retries(self) -> int:
         return self._inner.get_upstream_retries()

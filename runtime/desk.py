@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock.catalog import Catalog
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from interlock.catalog import ModelEntry
     from interlock.clients.record import CallRecord
     from interlock.credentials import Chain
+    from interlock.decisions import DecisionRequest
+    from interlock.embeddings.cutting import Split
+    from interlock.embeddings.packing import Caps
 
 log = logging.getLogger("interlock.runtime")
 
@@ -209,16 +213,26 @@ class ModelDesk:
         entry = self.catalog.entries.get(record.model)
         return entry is not None and self.routing.heard(entry, record.outcome, self.pool(entry))
 
-    def bind_texts(self, spec: ModelSpec, texts: Sequence[str], *, caller: Caller = NOBODY) -> ModelBinding:
+    def bind_texts(
+        self,
+        spec: ModelSpec,
+        texts: Sequence[str],
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
+        caller: Caller = NOBODY,
+    ) -> ModelBinding:
         """An embedding model for these texts: as many calls as its caps make of them, each as large as the largest."""
-        from interlock.embeddings.packing import plan_requests
+        from interlock.embeddings.cutting import parts_of
+        from interlock.embeddings.packing import plan_requests, require_possible
 
         binding = self.bind(spec, max((estimate_text(text) for text in texts), default=0), exact=True, caller=caller)
         entry = binding.entry
-        largest: int | None = getattr(provider_class(entry.provider), "MAX_REQUEST_BYTES", None)
-        packing = plan_requests(
-            entry, texts, count=lambda text: self.estimator.estimate(entry.id, text), max_bytes=largest
-        )
+        caps = self.text_caps(entry)
+        count = partial(self.estimator.estimate, entry.id)
+        parts = parts_of(texts, caps, count=count, truncate=truncate, split=split)
+        packing = plan_requests(parts.texts, caps, [count(text) for text in parts.texts])
+        require_possible(packing, parts.owners, model=entry.id, texts=len(texts))
         return replace(binding, input_tokens=packing.largest_tokens, calls=max(packing.calls, 1))
 
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
@@ -233,6 +247,38 @@ class ModelDesk:
             binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
         )
         return replace(
+    def text_caps(self, entry: ModelEntry) -> Caps:
+        """What one request to an embedding model may carry."""
+        from interlock.embeddings.packing import Caps
+
+        caps: Caps = getattr(provider_class(entry.provider), "caps", Caps.of)(entry)
+        return caps
+
+    def bind_decisions(
+        self, spec: ModelSpec, requests: Sequence[DecisionRequest], *, caller: Caller = NOBODY
+    ) -> ModelBinding:
+        """A decision model for these requests: as many calls as it makes of them, each as large as the largest."""
+        from interlock.decisions.splitting import PlannedCalls
+
+        # Questions that are too many are split, so what must fit is the state.
+        tokens = max((estimate_text(request.state_text) for request in requests), default=0)
+        binding = self.bind(spec, tokens, exact=True, caller=caller)
+        entry = binding.entry
+        class_, settings = provider_class(entry.provider), self.catalog.provider(entry.provider)
+
+        def count(text: str) -> int:
+            return self.estimator.estimate(entry.id, text)
+
+        planned = PlannedCalls.of([part for each in requests for part in class_.plan(entry, settings, each, count)])
+        return replace(
+            binding, input_tokens=planned.input_tokens, output_tokens=planned.output_tokens, calls=max(planned.calls, 1)
+        )
+
+    def decision_output(self, binding: ModelBinding) -> ModelBinding:
+        """The same for a decision of which only the size is known."""
+        class_, settings = provider_class(binding.entry.provider), self.catalog.provider(binding.entry.provider)
+        return replace(binding, output_tokens=class_.output_tokens(binding.entry, settings))
+
             binding,
             input_tokens=tokens,
             raw_input_tokens=raw_tokens,

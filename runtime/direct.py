@@ -10,6 +10,9 @@ from interlock.catalog.words import Grade
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import NO_OPTIONS, CallOptions, StreamingMode
 from interlock.embeddings.purpose import EmbeddingPurpose
+from interlock.embeddings.cutting import Split
+from interlock.decisions.batch import CONCURRENCY, DecisionBatch, requests_of
+from interlock.decisions.gathering import gathered
 
 from .calls import CallSettings, LLMCall, LLMCallSettings, StreamedCall, WholeResponse
 from .job import Job
@@ -83,14 +86,26 @@ class DirectEmbeddings:
         self._runtime, self._model = runtime, model
 
     async def embed(
-        self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+        self,
+        text: str,
+        purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> EmbeddingsResponse:
-        return await self.embed_batch((text,), purpose, truncate=truncate)
+        return await self.embed_batch((text,), purpose, truncate=truncate, split=split)
 
     async def embed_batch(
-        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+        self,
+        texts: Sequence[str],
+        purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> EmbeddingsResponse:
-        return await self._runtime.run(EmbeddingCall(texts, model=self._model, purpose=purpose, truncate=truncate))
+        return await self._runtime.run(
+            EmbeddingCall(texts, model=self._model, purpose=purpose, truncate=truncate, split=split)
+        )
 
     def get_upstream_retries(self) -> int:
         return EmbeddingCall.upstream_retries

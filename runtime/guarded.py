@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode
+from interlock.embeddings.cutting import Split
+from interlock.decisions.batch import CONCURRENCY
 from interlock.embeddings.purpose import EmbeddingPurpose
 
 from .stopper import Stopper
@@ -118,14 +120,24 @@ class GuardedEmbeddingsClient:
         self._inner, self._stopper = inner, stopper
 
     async def embed(
-        self, text: str, purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+        self,
+        text: str,
+        purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> EmbeddingsResponse:
-        return await self._stopper.run(self._inner.embed(text, purpose, truncate=truncate))
+        return await self._stopper.run(self._inner.embed(text, purpose, truncate=truncate, split=split))
 
     async def embed_batch(
-        self, texts: Sequence[str], purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT, *, truncate: bool = False
+        self,
+        texts: Sequence[str],
+        purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+        *,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> EmbeddingsResponse:
-        return await self._stopper.run(self._inner.embed_batch(texts, purpose, truncate=truncate))
+        return await self._stopper.run(self._inner.embed_batch(texts, purpose, truncate=truncate, split=split))
 
     def get_upstream_retries(self) -> int:
         return self._inner.get_upstream_retries()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Kind
 from interlock.decisions import DecisionRequest
+from interlock.embeddings.cutting import Split
 from interlock.embeddings.purpose import EmbeddingPurpose
 
 from .job import Job
@@ -30,6 +31,7 @@ class EmbeddingCall(Job["EmbeddingsResponse"]):
     spec: ModelSpec
     purpose: EmbeddingPurpose
     truncate: bool
+    split: Split | None
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class EmbeddingCall(Job["EmbeddingsResponse"]):
         model: ModelSpec | str | None = None,
         purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
         truncate: bool = False,
+        split: Split | None = None,
         upstream_retries: int = 3,
         timeout_s: float | None = 1800.0,
         priority: int = 0,
@@ -51,6 +54,7 @@ class EmbeddingCall(Job["EmbeddingsResponse"]):
             spec=_spec(model, Kind.EMBEDDINGS),
             purpose=EmbeddingPurpose(purpose),
             truncate=truncate,
+            split=split,
             upstream_retries=upstream_retries,
             timeout_s=timeout_s,
             priority=priority,
@@ -60,11 +64,11 @@ class EmbeddingCall(Job["EmbeddingsResponse"]):
         )
 
     def requirements(self, needs: JobRequirements) -> None:
-        needs.require_embeddings(self.spec, input=self.texts)
+        needs.require_embeddings(self.spec, input=self.texts, truncate=self.truncate, split=self.split)
 
     async def run(self, resources: JobResources) -> EmbeddingsResponse:
         client = resources.get_embeddings_client(self.spec)
-        return await client.embed_batch(self.texts, self.purpose, truncate=self.truncate)
+        return await client.embed_batch(self.texts, self.purpose, truncate=self.truncate, split=self.split)
 
 
 @dataclass(frozen=True, init=False)

@@ -21,6 +21,7 @@ from .routing import NOBODY, Caller
 if TYPE_CHECKING:
     from interlock.clients.options import CallOptions
     from interlock.decisions import DecisionRequest
+    from interlock.embeddings.cutting import Split
 
     from .desk import ModelDesk
 
@@ -107,13 +108,21 @@ class JobRequirements:
         )
 
     def require_embeddings(
-        self, model: Asked | None = None, *, input: str | Sequence[str] | int = 0, calls: int | None = None
+        self,
+        model: Asked | None = None,
+        *,
+        input: str | Sequence[str] | int = 0,
+        calls: int | None = None,
+        truncate: bool = False,
+        split: Split | None = None,
     ) -> ModelBinding:
-        """An embedding model. `input` is the text, the texts (then the calls are planned), or the tokens of a call."""
+        """An embedding model. `input` is the text, the texts (then the calls are planned), or the tokens of a call.
+        `truncate` and `split` as they will be embedded."""
         spec = _of_kind(model, Kind.EMBEDDINGS)
         if isinstance(input, int):
             return self._add(self._desk.bind(spec, input, exact=True, calls=_count(calls or 1), caller=self._caller))
-        binding = self._desk.bind_texts(spec, [input] if isinstance(input, str) else input, caller=self._caller)
+        texts = [input] if isinstance(input, str) else input
+        binding = self._desk.bind_texts(spec, texts, truncate=truncate, split=split, caller=self._caller)
         return self._add(binding if calls is None else replace(binding, calls=_count(calls)))
 
     def require_decision(

@@ -37,6 +37,8 @@ def answer(texts: Sequence[str], **fields: Any) -> EmbeddingAnswer:
 
 
 class ScriptedClient(AbstractEmbeddingsClient):
+    REQUESTS_AT_ONCE = 1
+
     def __init__(self, entry: Any, environment: Any, script: Script) -> None:
         super().__init__(entry, environment)
         self.script = script

@@ -61,11 +61,15 @@ def test_no_two_neighbours_would_have_fitted_together(sizes: list[tuple[int, int
         assert again.calls == 2
 
 
+def planned(entry: Any, texts: list[str], count: Any = len, **caps: Any) -> Any:
+    return plan_requests(texts, Caps.of(entry, **caps), [count(text) for text in texts])
+
+
 def test_b37_the_caps_of_a_hosted_model(make_entry: Any) -> None:
     entry = make_entry(max_batch_items=2048, max_batch_tokens=300_000, context_window=8192, dimensions=8)
 
     def plan(counts: list[int]) -> Any:
-        return plan_requests(entry, [str(count) for count in counts], count=int)
+        return planned(entry, [str(count) for count in counts], int)
 
     assert [len(batch.indexes) for batch in plan([3] * 2100).batches] == [2048, 52]
     assert [len(batch.indexes) for batch in plan([5000] * 100).batches] == [60, 40]
@@ -76,40 +80,33 @@ def test_b37_the_caps_of_a_hosted_model(make_entry: Any) -> None:
 
 def test_b37_the_impossible_text_is_named_before_anything_is_sent(make_entry: Any) -> None:
     entry = make_entry(context_window=100)
-    packing = plan_requests(entry, ["short", "long " * 500, "short"], count=estimate_text)
+    packing = planned(entry, ["short", "long " * 500, "short"], estimate_text)
     with pytest.raises(TextTooLongError, match=r"text 1 has about .* where 100 are allowed") as caught:
-        require_possible(packing, model=entry.id, texts=3)
+        require_possible(packing, range(3), model=entry.id, texts=3)
     assert caught.value.indexes == (1,)
     assert not caught.value.sent
     assert isinstance(caught.value, ContextWindowExceededError)
 
 
-def test_what_will_be_cut_counts_as_what_is_left_of_it(make_entry: Any) -> None:
-    entry = make_entry(context_window=100, max_batch_tokens=150)
-    packing = plan_requests(entry, ["x" * 40, "x" * 4000, "x" * 60], count=len, truncate=True)
-    assert [(batch.indexes, batch.tokens) for batch in packing.batches] == [((0, 1), 140), ((2,), 60)]
-    assert not packing.impossible
-
-
 @pytest.mark.parametrize(("text", "why"), [("", "text 1 is empty"), ("\ud800", "text 1 holds a lone surrogate")])
 def test_b37_a_blank_text_is_named(make_entry: Any, text: str, why: str) -> None:
-    packing = plan_requests(make_entry(), ["a", text], count=len)
+    packing = planned(make_entry(), ["a", text])
     with pytest.raises(BlankTextError, match=why) as caught:
-        require_possible(packing, model="m", texts=2)
+        require_possible(packing, range(2), model="m", texts=2)
     assert isinstance(caught.value, InvalidRequestError)
     assert not caught.value.sent
 
 
 def test_bytes_count_as_utf8(make_entry: Any) -> None:
-    packing = plan_requests(make_entry(), ["ü" * 6, "ü" * 6], count=len, max_bytes=20)
+    packing = planned(make_entry(), ["ü" * 6, "ü" * 6], max_bytes=20)
     assert packing.calls == 2
-    assert plan_requests(make_entry(), ["u" * 6, "u" * 6], count=len, max_bytes=20).calls == 1
+    assert planned(make_entry(), ["u" * 6, "u" * 6], max_bytes=20).calls == 1
 
 
 def test_many_impossible_texts_are_counted_and_the_first_are_named(make_entry: Any) -> None:
-    packing = plan_requests(make_entry(context_window=1), ["xx"] * 9, count=len)
+    packing = planned(make_entry(context_window=1), ["xx"] * 9)
     with pytest.raises(TextTooLongError, match=r"9 of 9 texts: text 0 .* and 4 more") as caught:
-        require_possible(packing, model="m", texts=9)
+        require_possible(packing, range(9), model="m", texts=9)
     assert caught.value.indexes == tuple(range(9))
 
 

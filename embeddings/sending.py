@@ -1,0 +1,169 @@
+"""The requests of one call: several at once, and where the provider refuses one because of a text, that text found.
+
+A refused request is halved, and halved again, until the text stands alone: for one text among n that is about
+2 log2(n) requests more. Two texts that are refused alone while none has been taken say that it is not the texts:
+then the provider's own error is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from interlock.errors import ContextWindowExceededError, InvalidRequestError, UpstreamError
+
+from .errors import TextRefusedError, TextTooLongError
+from .packing import Batch
+from .response import EmbeddingsResponse
+
+#: The most requests that one call sends to find the texts which its provider refuses.
+MOST_EXTRA_REQUESTS = 64
+# What a provider answers where the body is at fault.
+_OF_THE_BODY = frozenset({400, 413, 422})
+
+#: Sends one request and keeps its vectors; the flag says that it is one more than was declared.
+Request = Callable[[Batch, bool], Awaitable[None]]
+
+
+class Refusals:
+    """The parts that the provider refuses, each with its error."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, UpstreamError] = {}
+        self.accepted = 0
+        self.left = MOST_EXTRA_REQUESTS
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def name(self, part: int, error: UpstreamError) -> None:
+        self.parts[part] = error
+        if not self.accepted and len(self.parts) > 1:
+            raise next(iter(self.parts.values()))
+
+    def error(
+        self, texts: Sequence[int], *, kept: EmbeddingsResponse | None, kept_indexes: tuple[int, ...]
+    ) -> UpstreamError:
+        """The error that names these texts, in the words of the first refusal."""
+        first = next(iter(self.parts.values()))
+        shown = ", ".join(map(str, texts[:10])) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
+        which = f"text {shown} is" if len(texts) == 1 else f"texts {shown} are"
+        known: dict[str, Any] = {
+            name: getattr(first, name) for name in ("model", "provider", "status", "request_id", "provider_code")
+        }
+        known |= {"indexes": tuple(texts), "kept": kept, "kept_indexes": kept_indexes}
+        if all(isinstance(error, ContextWindowExceededError) for error in self.parts.values()):
+            return TextTooLongError(f"{which} too long for {first.model}: {first}", sent=True, **known)
+        return TextRefusedError(f"{which} refused: {first}", **known)
+
+
+async def send_all(batches: Sequence[Batch], request: Request, counts: Sequence[int], *, at_once: int) -> Refusals:
+    """Every batch sent, at most `at_once` at a time. The first failure stops the others and is raised; a refusal of
+    the body is looked into when all have been sent. `counts` are the tokens of each part."""
+    refusals, refused = Refusals(), list[tuple[Batch, UpstreamError]]()
+
+    async def one(batch: Batch) -> None:
+        error = await _refusal(batch, request, refusals, further=False)
+        if error is not None and len(batch.indexes) > 1:
+            refused.append((batch, error))
+        elif error is not None:
+            if len(batches) == 1:
+                raise error
+            refusals.name(batch.indexes[0], error)
+
+    await _several(batches, one, at_once)
+    for batch, error in refused:
+        await _Search(batch, error, request, counts, refusals).run()
+    if refusals and not refusals.accepted:  # nothing says that it is these texts
+        raise next(iter(refusals.parts.values()))
+    return refusals
+
+
+async def _refusal(batch: Batch, request: Request, refusals: Refusals, *, further: bool) -> UpstreamError | None:
+    """The provider's no to a request's body; None: it was taken."""
+    try:
+        await request(batch, further)
+    except (InvalidRequestError, ContextWindowExceededError) as error:
+        if not error.sent or error.status not in _OF_THE_BODY:
+            raise
+        return error
+    refusals.accepted += 1
+    return None
+
+
+async def _several(batches: Sequence[Batch], one: Callable[[Batch], Awaitable[None]], at_once: int) -> None:
+    if at_once < 2 or len(batches) < 2:
+        for batch in batches:
+            await one(batch)
+        return
+    waiting: Iterator[Batch] = iter(batches)
+
+    async def worker() -> None:
+        for batch in waiting:
+            await one(batch)
+
+    workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(batches)))]
+    try:
+        done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for each in workers:
+            each.cancel()
+        await asyncio.wait(workers)
+    for each in workers:
+        if each in done:
+            each.result()
+
+
+class _Search:
+    """Finds the texts for which one request was refused, and has the others embedded on the way."""
+
+    def __init__(
+        self, batch: Batch, error: UpstreamError, request: Request, counts: Sequence[int], refusals: Refusals
+    ) -> None:
+        self._batch, self._error, self._request, self._counts, self._found = batch, error, request, counts, refusals
+        self._done: set[int] = set()
+
+    async def run(self) -> None:
+        await self._halves(list(self._batch.indexes))
+
+    async def _halves(self, parts: list[int]) -> None:
+        """`parts` were refused together: their halves."""
+        middle = len(parts) // 2
+        for half in (parts[:middle], parts[middle:]):
+            await self._part([part for part in half if part not in self._done])
+
+    async def _part(self, parts: list[int]) -> None:
+        if not parts:
+            return
+        error = await self._ask(parts)
+        if error is None:
+            self._done.update(parts)
+        elif len(parts) > 1:
+            await self._halves(parts)
+        else:
+            self._done.update(parts)
+            self._found.name(parts[0], error)
+            last = self._batch.indexes[-1]
+            if not self._found.accepted and last not in self._done:
+                await self._part([last])  # whether anything is taken at all
+
+    async def _ask(self, parts: list[int]) -> UpstreamError | None:
+        found = self._found
+        if found.left < 1:
+            raise self._given_up()
+        found.left -= 1
+        return await _refusal(self._as_batch(parts), self._request, found, further=True)
+
+    def _as_batch(self, parts: list[int]) -> Batch:
+        counts = [self._counts[part] for part in parts]
+        raw = sum(getattr(count, "raw", count) for count in counts)
+        return Batch(indexes=tuple(parts), tokens=sum(counts), raw_tokens=raw)
+
+    def _given_up(self) -> UpstreamError:
+        error = self._error
+        error.args = (
+            f"{error} (more of these {len(self._batch.indexes)} texts are refused than {MOST_EXTRA_REQUESTS} further"
+            " requests could name: send them in smaller batches)",
+        )
+        return error

@@ -1,0 +1,343 @@
+"""A corpus of any size through one embedding model: batch by batch, in bounded memory, resumable.
+
+    async with aclosing(embed_corpus(runtime, pairs, known=store.known)) as batches:
+        async for batch in batches:
+            await store.add(batch.ids, batch.texts, batch.vectors)
+
+The texts are read as they are needed. A batch is as many of them as one request of the model takes, and one
+`EmbeddingCall`: priced in tokens, admitted, re-run, recorded and capped like any other job.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+from interlock.catalog.spec import ModelSpec
+from interlock.catalog.words import Kind
+from interlock.embeddings.errors import TextError
+from interlock.embeddings.packing import Filling, refusal, size_of
+from interlock.embeddings.purpose import EmbeddingPurpose
+from interlock.errors import InvalidRequestError
+
+from .context import PipelineContext
+from .job import Job
+from .mapping import MapOutcome, MapOutcomes, Mapped, MapPlan
+from .model_calls import EmbeddingCall
+from .stopper import Stopper
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from interlock.embeddings.cutting import Split
+    from interlock.embeddings.response import EmbeddingsResponse
+
+    from .desk import ModelDesk
+    from .handle import JobHandle
+    from .resources import JobResources
+    from .runtime import Runtime
+
+Id = TypeVar("Id", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S")
+
+#: A text and what it is called.
+Pair: TypeAlias = tuple[Id, str]
+#: Which of these texts need not be embedded (again), by their ids.
+Known: TypeAlias = Callable[[Sequence[Pair[Id]]], Collection[Id] | Awaitable[Collection[Id]]]
+
+#: How many texts are read, and asked about with `known`, at once.
+LOOK_UP = 1_000
+#: The most texts of a batch unless the call says otherwise, whatever the model would take: of 1,024 numbers each that
+#: is 2 MB of vectors.
+BATCH_TEXTS = 512
+#: How many batches are under way at once unless the call says otherwise, of several texts and of one.
+LIMIT, LIMIT_OF_SINGLES = 16, 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedText(Generic[Id]):
+    """A text that has no vector, and why."""
+
+    id: Id
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EmbeddedBatch(Generic[Id]):
+    """Texts with their vectors: float32 [texts, width], in the order of `ids`.
+
+    `response` is the call's own, None where nothing had to be sent. `refused` are the texts next to these that have no
+    vector, `skipped` how many were passed over since the batch before because they are `known`. A batch may hold no
+    text at all where only those are to be told.
+    """
+
+    ids: tuple[Id, ...]
+    texts: tuple[str, ...]
+    vectors: NDArray[np.float32]
+    response: EmbeddingsResponse | None
+    refused: tuple[RefusedText[Id], ...] = ()
+    skipped: int = 0
+
+    @property
+    def cost(self) -> Decimal | None:
+        """In `response.currency`; None is unknown."""
+        return Decimal(0) if self.response is None else self.response.cost
+
+    @property
+    def tokens(self) -> int:
+        """Input tokens, as far as they are known."""
+        return 0 if self.response is None else self.response.usage.input_tokens or 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class CorpusTextError(InvalidRequestError):
+    """Texts of a corpus that have no vector. `refused` names them by their ids. What came before has been delivered."""
+
+    code = "corpus_text"
+
+    def __init__(self, message: str, *, refused: tuple[RefusedText[Any], ...] = (), **known: Any) -> None:
+        super().__init__(message, **known)
+        self.refused = refused
+
+
+async def embed_corpus(
+    runtime: Runtime | PipelineContext,
+    texts: Iterable[Pair[Id]] | AsyncIterable[Pair[Id]],
+    *,
+    model: ModelSpec | str | None = None,
+    purpose: EmbeddingPurpose = EmbeddingPurpose.DOCUMENT,
+    truncate: bool = False,
+    split: Split | None = None,
+    known: Known[Id] | None = None,
+    refused: Literal["raise", "keep"] = "raise",
+    batch_texts: int = BATCH_TEXTS,
+    limit: int | None = None,
+    **job: Any,
+) -> AsyncGenerator[EmbeddedBatch[Id], None]:
+    """Embed `(id, text)` pairs, at most `limit` batches of at most `batch_texts` at once; batches in the order of the
+    texts. In memory are never more than `2 * limit` batches and 1,000 texts that were read ahead. `limit` None: 16, or
+    64 for a model that takes one text a request.
+
+    `known(pairs)` says which of the next texts the sink has already, by their ids (a set; it may be async): they are
+    passed over, so a corpus that was interrupted goes on where its sink ended. Store a batch before the next one is
+    asked for. `refused`: a text without a vector (empty, too long unless `truncate` or `split`, refused by the
+    provider) raises CorpusTextError once the rest of its batch is delivered, or with "keep" stands in `batch.refused`.
+    Everything else that fails is raised at its place and stops what is under way; leave early with `aclose`. `job` are
+    further arguments of EmbeddingCall (`workflow`, `priority`, `max_wait_s`, ...).
+    """
+    if not isinstance(batch_texts, int) or batch_texts < 1:
+        raise ValueError(f"a batch holds at least 1 text, so batch_texts cannot be {batch_texts!r}")
+    if refused not in ("raise", "keep"):
+        raise ValueError(f'refused is "raise" or "keep", not {refused!r}')
+    spec = (
+        replace(model, kind=Kind.EMBEDDINGS) if isinstance(model, ModelSpec) else ModelSpec(model, kind=Kind.EMBEDDINGS)
+    )
+
+    def call(some: Sequence[str]) -> EmbeddingCall:
+        return EmbeddingCall(some, model=spec, purpose=purpose, truncate=truncate, split=split, **job)
+
+    packer = _Packer[Id](_desk(runtime), spec, cuts=truncate or split is not None, batch_texts=batch_texts)
+    feed = _batches(texts, packer, known)
+    outcomes = _outcomes(
+        runtime, feed, lambda batch: call(batch.texts) if batch.texts else _Nothing(), limit or packer.limit
+    )
+    try:
+        async for outcome in outcomes:
+            batch, response = await _answered(runtime, outcome, call)
+            done = _embedded(batch, response, packer.width)
+            del outcome, batch, response  # while the caller stores one batch, its memory is not held twice
+            yield done
+            if done.refused and refused == "raise":
+                raise _refusing(done.refused)
+    finally:
+        await outcomes.aclose()
+        await feed.aclose()
+
+
+@dataclass(frozen=True)
+class _Nothing(Job[None]):
+    """In the place of a call that has no text to embed."""
+
+    async def run(self, resources: JobResources) -> None:
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class _Batch(Generic[Id]):
+    """What one call is to embed, and what is told along with it."""
+
+    ids: list[Id] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    refused: list[RefusedText[Id]] = field(default_factory=list)
+    skipped: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.refused or self.skipped)
+
+    def without(self, indexes: Iterable[int], reason: str) -> _Batch[Id]:
+        """The same with these texts refused."""
+        out = frozenset(indexes)
+        stay = [index for index in range(len(self.ids)) if index not in out]
+        return _Batch(
+            [self.ids[index] for index in stay],
+            [self.texts[index] for index in stay],
+            [*self.refused, *(RefusedText(id=self.ids[index], reason=reason) for index in sorted(out))],
+            self.skipped,
+        )
+
+
+class _Packer(Generic[Id]):
+    """Fills batches under the caps of the model that is picked now; each batch asks anew."""
+
+    def __init__(self, desk: ModelDesk, spec: ModelSpec, *, cuts: bool, batch_texts: int) -> None:
+        self._desk, self._spec, self._cuts, self._batch_texts = desk, spec, cuts, batch_texts
+        self.width = desk.catalog.embedding_width
+        self._batch = _Batch[Id]()
+        self._begin()
+
+    @property
+    def limit(self) -> int:
+        return LIMIT if self._caps.items != 1 else LIMIT_OF_SINGLES
+
+    def add(self, id: Id, text: str) -> _Batch[Id] | None:
+        """Take a text in; gives the batch before it when it does not fit into that any more."""
+        if not isinstance(text, str):
+            raise TypeError(f"the text of {id!r} is {type(text).__name__}, not str")
+        tokens, size = self._desk.estimator.estimate(self._entry.id, text), size_of(text)
+        found = refusal(0, tokens, size, self._caps, len(text))
+        if found is not None and (found.blank or not self._cuts):
+            self._batch.refused.append(RefusedText(id=id, reason=found.reason))
+            return self.close() if len(self._batch.refused) >= self._batch_texts else None
+        # A text that will be cut or split has a request to itself: how much is left of it is the call's own matter.
+        full = self.close() if found is not None or not self._filling.takes(tokens, size) else None
+        self._filling.add(tokens, size)
+        self._batch.ids.append(id)
+        self._batch.texts.append(text)
+        return full or None
+
+    def skip(self) -> None:
+        self._batch.skipped += 1
+
+    def close(self) -> _Batch[Id]:
+        """The batch as it is; the next one begins."""
+        done, self._batch = self._batch, _Batch[Id]()
+        self._begin()
+        return done
+
+    def _begin(self) -> None:
+        self._entry = self._desk.bind(self._spec, 0, exact=True).entry
+        caps = self._desk.text_caps(self._entry)
+        items = self._batch_texts if caps.items is None else min(caps.items, self._batch_texts)
+        self._caps = replace(caps, items=items)
+        self._filling = Filling(self._caps)
+
+
+async def _batches(
+    texts: Iterable[Pair[Id]] | AsyncIterable[Pair[Id]], packer: _Packer[Id], known: Known[Id] | None
+) -> AsyncGenerator[_Batch[Id], None]:
+    async for pairs in _looked_up(texts, LOOK_UP if known is not None else 1):
+        passed: Collection[Id] = ()
+        if known is not None:
+            answer = known(pairs)
+            passed = await answer if inspect.isawaitable(answer) else answer
+        for id, text in pairs:
+            if id in passed:
+                packer.skip()
+                continue
+            full = packer.add(id, text)
+            if full is not None:
+                yield full
+    last = packer.close()
+    if last:
+        yield last
+
+
+async def _looked_up(
+    texts: Iterable[Pair[Id]] | AsyncIterable[Pair[Id]], count: int
+) -> AsyncGenerator[list[Pair[Id]], None]:
+    """The texts, `count` at a time."""
+    held: list[Pair[Id]] = []
+    if isinstance(texts, AsyncIterable):
+        async for pair in texts:
+            held.append(pair)
+            if len(held) >= count:
+                yield held
+                held = []
+    else:
+        for pair in texts:
+            held.append(pair)
+            if len(held) >= count:
+                yield held
+                held = []
+    if held:
+        yield held
+
+
+def _desk(runtime: Runtime | PipelineContext) -> ModelDesk:
+    dispatcher = runtime._dispatcher if isinstance(runtime, PipelineContext) else runtime._open()
+    return dispatcher.desk
+
+
+def _outcomes(
+    runtime: Runtime | PipelineContext, feed: AsyncIterable[T], call: Callable[[T], Job[R]], limit: int
+) -> MapOutcomes[T, R]:
+    if isinstance(runtime, PipelineContext):
+        return runtime.map(feed, call, limit=limit).outcomes()
+
+    def submit(job: Job[S], path: tuple[str, ...]) -> JobHandle[S]:
+        return runtime.submit(job)
+
+    plan = MapPlan(submit=submit, path=(), items=feed, fn=call, key=None, limit=limit, stopper=Stopper(), pulls=set())
+    return Mapped(plan).outcomes()
+
+
+async def _answered(
+    runtime: Runtime | PipelineContext,
+    outcome: MapOutcome[_Batch[Id], EmbeddingsResponse | None],
+    call: Callable[[Sequence[str]], EmbeddingCall],
+) -> tuple[_Batch[Id], EmbeddingsResponse | None]:
+    """The batch without the texts that were refused, and what was answered to the others."""
+    batch, error = outcome.item, outcome.error
+    if error is None:
+        return batch, outcome.result
+    while isinstance(error, TextError):
+        batch = batch.without(error.indexes, str(error))
+        if error.kept is not None or not batch.texts:
+            return batch, error.kept
+        try:  # nothing was sent: the model's own counts have made a text too long since it was read
+            return batch, await runtime.run(call(batch.texts))
+        except TextError as again:
+            error = again
+    raise error
+
+
+def _embedded(batch: _Batch[Id], response: EmbeddingsResponse | None, width: int) -> EmbeddedBatch[Id]:
+    import numpy as np
+
+    return EmbeddedBatch(
+        ids=tuple(batch.ids),
+        texts=tuple(batch.texts),
+        vectors=np.zeros((0, width), dtype=np.float32) if response is None else response.vectors,
+        response=response,
+        refused=tuple(batch.refused),
+        skipped=batch.skipped,
+    )
+
+
+def _refusing(refused: tuple[RefusedText[Id], ...]) -> CorpusTextError:
+    shown = "; ".join(f"{text.id!r} {text.reason}" for text in refused[:5])
+    more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
+    return CorpusTextError(
+        f"{len(refused)} of the texts have no vector: {shown}{more}. Leave them out or mend them, ask for"
+        ' truncate=True or split="average" where they are too long, or keep going with refused="keep".',
+        refused=refused,
+        sent=False,
+    )

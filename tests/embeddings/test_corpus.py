@@ -1,0 +1,227 @@
+"""A corpus through a Runtime: in order, in bounded memory, resumable, nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interlock.catalog import Catalog
+from interlock.catalog.entry import ModelEntry, Prices
+from interlock.catalog.usage import Usage
+from interlock.catalog.words import Kind
+from interlock.clients import registry
+from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose
+from interlock.errors import InvalidRequestError, OverloadedError, SpendCapExceededError
+from interlock.runtime import CorpusTextError, PipelineContext, Runtime, RuntimeSettings, embed_corpus, pipeline
+
+
+class Provider:
+    """What every client of the fake key shares."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[str]] = []
+        self.open = self.most_open = 0
+        self.bad: dict[str, Any] = {}
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Provider:
+    provider = Provider()
+
+    class Fake(AbstractEmbeddingsClient):
+        async def send(self, texts: Sequence[str], purpose: EmbeddingPurpose) -> EmbeddingAnswer:
+            provider.seen.append(list(texts))
+            provider.open += 1
+            provider.most_open = max(provider.open, provider.most_open)
+            await asyncio.sleep(0)
+            provider.open -= 1
+            for text in texts:
+                if text in provider.bad:
+                    raise provider.bad[text]
+            vectors = [[float(len(text)), 1.0] for text in texts]
+            return EmbeddingAnswer(vectors=vectors, usage=Usage(input_tokens=len(texts), output_tokens=0))
+
+    known = registry.provider_class
+    monkeypatch.setattr("interlock.runtime.desk.provider_class", lambda key: Fake if key == "fake" else known(key))
+    return provider
+
+
+def settings(**fields: Any) -> RuntimeSettings:
+    known = {
+        "id": "vectors", "kind": Kind.EMBEDDINGS, "provider": "fake", "wire_model_id": "v", "dimensions": 2,
+        "max_batch_items": 4, "context_window": 50, "prices": Prices(input=1),
+    }  # fmt: skip
+    entry = ModelEntry(**{**known, **fields})
+    return RuntimeSettings(catalog=Catalog.of([entry], embedding_width=4), store=None)
+
+
+async def all_of(batches: Any) -> list[Any]:
+    async with aclosing(batches) as stream:
+        return [batch async for batch in stream]
+
+
+async def ids_into(got: list[int], batches: Any) -> None:
+    async for batch in batches:
+        got += batch.ids
+
+
+def pairs(count: int) -> list[tuple[int, str]]:
+    return [(number, "x" * (number % 9 + 1)) for number in range(count)]
+
+
+async def feed(given: list[tuple[int, str]]) -> AsyncIterator[tuple[int, str]]:
+    for pair in given:
+        await asyncio.sleep(0)
+        yield pair
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_batches_come_in_order_each_one_request_and_one_job(provider: Provider, live: bool) -> None:
+    given = pairs(30)
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(embed_corpus(runtime, feed(given) if live else given, limit=3))
+        calls = await runtime.calls()
+    assert [(id, text) for batch in batches for id, text in zip(batch.ids, batch.texts, strict=True)] == given
+    assert [len(batch) for batch in batches] == [4] * 7 + [2]
+    lengths = np.array([[len(text), 1.0] for _, text in given])
+    expected = np.pad(lengths / np.linalg.norm(lengths, axis=1, keepdims=True), ((0, 0), (0, 2)))
+    np.testing.assert_allclose(np.concatenate([batch.vectors for batch in batches]), expected, atol=1e-6)
+    assert len(calls) == len(provider.seen) == 8
+    assert len({call.job_id for call in calls}) == 8
+    assert provider.most_open <= 3
+    assert sum(batch.tokens for batch in batches) == 30
+    assert sum(batch.cost or 0 for batch in batches) == sum(call.record.cost or 0 for call in calls) > 0
+
+
+async def test_only_what_can_be_under_way_is_read(provider: Provider) -> None:
+    read: list[int] = []
+
+    def endless() -> Iterator[tuple[int, str]]:
+        number = 0
+        while True:
+            read.append(number)
+            yield number, "text"
+            number += 1
+
+    async with Runtime(settings()) as runtime, aclosing(embed_corpus(runtime, endless(), limit=2)) as batches:
+        async for batch in batches:
+            assert len(read) - batch.ids[-1] <= 4 * 2 * 2 + 4 + 1
+            if batch.ids[-1] > 400:
+                break
+    assert len(provider.seen) * 4 <= len(read)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_the_sink_has_is_passed_over(provider: Provider, asynchronous: bool) -> None:
+    held = set(range(0, 2500, 2))
+    asked: list[int] = []
+
+    def known(some: Sequence[tuple[int, str]]) -> Any:
+        asked.append(len(some))
+        found = {id for id, _ in some if id in held}
+        return asyncio.sleep(0, found) if asynchronous else found
+
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(embed_corpus(runtime, pairs(2500), known=known))
+        again = await all_of(embed_corpus(runtime, pairs(2500), known=lambda some: {id for id, _ in some}))
+    assert [id for batch in batches for id in batch.ids] == list(range(1, 2500, 2))
+    assert sum(batch.skipped for batch in batches) == 1250
+    assert asked == [1000, 1000, 500]
+    assert [(len(batch), batch.skipped, batch.response, batch.cost) for batch in again] == [(0, 2500, None, 0)]
+    assert again[0].vectors.shape == (0, 4)
+
+
+async def test_b37_a_text_without_a_vector_is_named_once_its_neighbours_are_delivered(provider: Provider) -> None:
+    given = [(0, "a"), (1, ""), (2, "b"), (3, "c " * 400), (4, "d"), (5, "e")]
+    got: list[int] = []
+    async with Runtime(settings()) as runtime:
+        with pytest.raises(CorpusTextError, match="1 is empty; 3 has about") as caught:
+            await ids_into(got, embed_corpus(runtime, given))
+        kept = await all_of(embed_corpus(runtime, given, refused="keep"))
+    assert got == [0, 2, 4, 5]
+    assert [refused.id for refused in caught.value.refused] == [1, 3]
+    assert [batch.ids for batch in kept] == [(0, 2, 4, 5)]
+    assert [refused.id for refused in kept[0].refused] == [1, 3]
+
+
+async def test_a_text_that_the_provider_refuses_does_not_cost_its_neighbours(provider: Provider) -> None:
+    provider.bad["no"] = InvalidRequestError("not this one", status=400)
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(
+            embed_corpus(runtime, [(0, "a"), (1, "b"), (2, "no"), (3, "c"), (4, "d")], refused="keep")
+        )
+    assert [batch.ids for batch in batches] == [(0, 1, 3), (4,)]
+    assert [(refused.id, "not this one" in refused.reason) for refused in batches[0].refused] == [(2, True)]
+
+
+async def test_nothing_but_refused_texts_is_told_in_batches(provider: Provider) -> None:
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(embed_corpus(runtime, [(n, "") for n in range(25)], refused="keep", batch_texts=10))
+    assert [len(batch.refused) for batch in batches] == [10, 10, 5]
+    assert not provider.seen
+
+
+@pytest.mark.parametrize("how", [{"truncate": True}, {"split": "average"}])
+async def test_long_texts_are_cut_or_split_where_that_is_asked_for(provider: Provider, how: Any) -> None:
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(embed_corpus(runtime, [(0, "a"), (1, "long words " * 60), (2, "b")], **how))
+    assert [id for batch in batches for id in batch.ids] == [0, 1, 2]
+    told = [batch.response.truncated or batch.response.split for batch in batches]
+    assert [len(each) for each in told] == [0, 1]
+
+
+async def test_what_fails_for_good_is_raised_and_stops_the_rest(provider: Provider) -> None:
+    provider.bad["xxx"] = OverloadedError("busy", status=529)
+    got: list[int] = []
+    async with Runtime(settings()) as runtime:
+        with pytest.raises(OverloadedError):
+            await ids_into(got, embed_corpus(runtime, pairs(1000), limit=2, upstream_retries=0, batch_texts=1))
+        assert got == [0, 1]
+        assert len(provider.seen) < 10
+
+
+async def test_a_cost_cap_binds(provider: Provider) -> None:
+    async with Runtime(RuntimeSettings(catalog=settings().catalog, store=None, cost_cap="0.00001")) as runtime:
+        got: list[int] = []
+        with pytest.raises(SpendCapExceededError):
+            await ids_into(got, embed_corpus(runtime, pairs(100), limit=1))
+    assert 0 < len(got) <= 10
+
+
+async def test_it_runs_in_a_pipeline(provider: Provider) -> None:
+    @pipeline
+    async def index(ctx: PipelineContext, count: int) -> list[int]:
+        return [id for batch in await all_of(embed_corpus(ctx, pairs(count))) for id in batch.ids]
+
+    async with Runtime(settings()) as runtime:
+        assert await runtime.run(index(10), run_id="one") == list(range(10))
+        assert {call.run_id for call in await runtime.calls()} == {"one"}
+
+
+async def test_a_strict_runtime_allows_the_search_for_a_refused_text(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.bad["no"] = InvalidRequestError("not this one", status=400)
+    strict = RuntimeSettings(catalog=settings().catalog, store=None, strict_declarations=True)
+    with caplog.at_level(logging.WARNING):
+        async with Runtime(strict) as runtime:
+            (batch,) = await all_of(embed_corpus(runtime, [(0, "a"), (1, "no"), (2, "b")], refused="keep"))
+            assert not any(call.record.undeclared for call in await runtime.calls())
+    assert batch.ids == (0, 2)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [({"batch_texts": 0}, ValueError), ({"refused": "drop"}, ValueError), ({"nope": 1}, TypeError)]
+)
+async def test_wrong_arguments_are_said_before_anything_is_read(provider: Provider, wrong: Any, error: Any) -> None:
+    async with Runtime(settings()) as runtime:
+        with pytest.raises(error):
+            await all_of(embed_corpus(runtime, pairs(3), **wrong))
+    assert not provider.seen
