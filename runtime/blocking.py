@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode
-from interlock.decisions.batch import CONCURRENCY
 from interlock.embeddings.cutting import Split
 from interlock.embeddings.purpose import EmbeddingPurpose
 

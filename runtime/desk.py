@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from interlock.catalog import ModelEntry
     from interlock.clients.record import CallRecord
     from interlock.credentials import Chain
-    from interlock.decisions import DecisionRequest
     from interlock.embeddings.cutting import Split
     from interlock.embeddings.packing import Caps
 
@@ -234,6 +233,25 @@ class ModelDesk:
         packing = plan_requests(parts.texts, caps, [count(text) for text in parts.texts])
         require_possible(packing, parts.owners, model=entry.id, texts=len(texts))
         return replace(binding, input_tokens=packing.largest_tokens, calls=max(packing.calls, 1))
+
+    def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
+        entry = binding.entry
+        tokens = int(self.estimator.corrected(entry.id, raw_tokens))
+        if tokens == raw_tokens:
+            tokens = raw_tokens  # one number in memory, not two equal ones: a waiting job keeps both
+        if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
+            return replace(binding, input_tokens=tokens, raw_input_tokens=raw_tokens)
+        output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
+        thinking = (
+            binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
+        )
+        return replace(
+    def text_caps(self, entry: ModelEntry) -> Caps:
+        """What one request to an embedding model may carry."""
+        from interlock.embeddings.packing import Caps
+
+        caps: Caps = getattr(provider_class(entry.provider), "caps", Caps.of)(entry)
+        return caps
 
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
         entry = binding.entry

@@ -9,10 +9,8 @@ from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Grade
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import NO_OPTIONS, CallOptions, StreamingMode
-from interlock.embeddings.purpose import EmbeddingPurpose
 from interlock.embeddings.cutting import Split
-from interlock.decisions.batch import CONCURRENCY, DecisionBatch, requests_of
-from interlock.decisions.gathering import gathered
+from interlock.embeddings.purpose import EmbeddingPurpose
 
 from .calls import CallSettings, LLMCall, LLMCallSettings, StreamedCall, WholeResponse
 from .job import Job

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode
 from interlock.embeddings.cutting import Split
-from interlock.decisions.batch import CONCURRENCY
 from interlock.embeddings.purpose import EmbeddingPurpose
 
 from .stopper import Stopper
