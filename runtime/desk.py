@@ -17,7 +17,7 @@ from interlock.catalog import Catalog
 from interlock.catalog.limits import output_limit
 from interlock.catalog.picker import DefaultPicker, Picker, Situation, Unable, bind
 from interlock.catalog.spec import ModelBinding, ModelSpec
-from interlock.catalog.tokens import TokenEstimator, estimate_text
+from interlock.catalog.tokens import TokenEstimator
 from interlock.catalog.words import Kind, OutputSize
 from interlock.clients.environment import ClientEnvironment, DataPolicy
 from interlock.clients.registry import provider_class
@@ -225,7 +225,8 @@ class ModelDesk:
         from interlock.embeddings.cutting import parts_of
         from interlock.embeddings.packing import plan_requests, require_possible
 
-        binding = self.bind(spec, max((estimate_text(text) for text in texts), default=0), exact=True, caller=caller)
+        # Its window is no reason to look for another one: a text that is too long is named, or cut.
+        binding = self.bind(spec, 0, exact=True, caller=caller)
         entry = binding.entry
         caps = self.text_caps(entry)
         count = partial(self.estimator.estimate, entry.id)
@@ -234,18 +235,6 @@ class ModelDesk:
         require_possible(packing, parts.owners, model=entry.id, texts=len(texts))
         return replace(binding, input_tokens=packing.largest_tokens, calls=max(packing.calls, 1))
 
-    def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
-        entry = binding.entry
-        tokens = int(self.estimator.corrected(entry.id, raw_tokens))
-        if tokens == raw_tokens:
-            tokens = raw_tokens  # one number in memory, not two equal ones: a waiting job keeps both
-        if binding.spec.kind is not Kind.CHAT or tokens <= raw_tokens:
-            return replace(binding, input_tokens=tokens, raw_input_tokens=raw_tokens)
-        output, _ = output_limit(entry, declared=binding.output_tokens, input_tokens=tokens)
-        thinking = (
-            binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
-        )
-        return replace(
     def text_caps(self, entry: ModelEntry) -> Caps:
         """What one request to an embedding model may carry."""
         from interlock.embeddings.packing import Caps
@@ -265,38 +254,6 @@ class ModelDesk:
             binding.thinking_tokens if output == binding.output_tokens else min(binding.thinking_tokens, output // 2)
         )
         return replace(
-    def text_caps(self, entry: ModelEntry) -> Caps:
-        """What one request to an embedding model may carry."""
-        from interlock.embeddings.packing import Caps
-
-        caps: Caps = getattr(provider_class(entry.provider), "caps", Caps.of)(entry)
-        return caps
-
-    def bind_decisions(
-        self, spec: ModelSpec, requests: Sequence[DecisionRequest], *, caller: Caller = NOBODY
-    ) -> ModelBinding:
-        """A decision model for these requests: as many calls as it makes of them, each as large as the largest."""
-        from interlock.decisions.splitting import PlannedCalls
-
-        # Questions that are too many are split, so what must fit is the state.
-        tokens = max((estimate_text(request.state_text) for request in requests), default=0)
-        binding = self.bind(spec, tokens, exact=True, caller=caller)
-        entry = binding.entry
-        class_, settings = provider_class(entry.provider), self.catalog.provider(entry.provider)
-
-        def count(text: str) -> int:
-            return self.estimator.estimate(entry.id, text)
-
-        planned = PlannedCalls.of([part for each in requests for part in class_.plan(entry, settings, each, count)])
-        return replace(
-            binding, input_tokens=planned.input_tokens, output_tokens=planned.output_tokens, calls=max(planned.calls, 1)
-        )
-
-    def decision_output(self, binding: ModelBinding) -> ModelBinding:
-        """The same for a decision of which only the size is known."""
-        class_, settings = provider_class(binding.entry.provider), self.catalog.provider(binding.entry.provider)
-        return replace(binding, output_tokens=class_.output_tokens(binding.entry, settings))
-
             binding,
             input_tokens=tokens,
             raw_input_tokens=raw_tokens,
