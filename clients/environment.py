@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -49,3 +49,5 @@ class ClientEnvironment:
     keep_text: bool = False
     data_policy: DataPolicy = field(default_factory=DataPolicy)
     embedding_width: int = 1024  # the catalog's one width: what every vector is fitted to
+    #: What decisions are calibrated with: (entry id, wire model id, fingerprint of the question) -> temperature.
+    calibration: Mapping[tuple[str, str, str], float] | None = None

@@ -1,35 +1,38 @@
-"""AbstractDecisionClient: the template. A provider subclass sends one request; everything else is here."""
+"""AbstractDecisionClient: the template. A provider subclass sends one request; the rest is here and in `bound`."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.catalog.entry import ModelEntry
+from interlock.catalog.entry import ModelEntry, ProviderSettings
 from interlock.catalog.spec import ModelBinding
 from interlock.catalog.tokens import estimate_text
 from interlock.catalog.usage import Usage
-from interlock.catalog.words import Kind
 from interlock.clients.environment import ClientEnvironment
-from interlock.clients.exchange import exchange
-from interlock.clients.lifecycle import CallAttempt
-from interlock.clients.record import CallRecord, CallSeat
+from interlock.clients.record import CallSeat
 from interlock.errors import ContextWindowExceededError
 
 from .request import DecisionRequest
-from .response import Answer, DecisionResponse
-from .wire import decode_answers, encode_questions
+from .response import Answer
+from .splitting import DecisionPart, split
+from .wire import decode_answers
+
+if TYPE_CHECKING:
+    from .bound import BoundDecisionClient
+
+#: Requests of one decision under way at a time, where its pool has no `max_concurrent`.
+PARTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionAnswer:
-    """What a provider answered: `body` in the form of the System One wire, `{"answers": {...}}`.
+    """What a provider answered: `body` as `decode` of its client reads it, unless that says otherwise in the form of
+    the System One wire, `{"answers": {...}}`.
 
     `read_characters` is set where the model read only so much of the state. `usage` None is unknown.
     """
@@ -48,9 +51,13 @@ class AbstractDecisionClient(ABC):
     UPSTREAM_RETRIES: ClassVar[int] = 3
     #: Whether the model cuts a long state (and the answer says so) instead of refusing it.
     CUTS_STATE: ClassVar[bool] = False
+    #: Questions a request, where the entry's `max_batch_items` does not say it. None: any number.
+    MOST_QUESTIONS: ClassVar[int | None] = None
 
     def __init__(self, entry: ModelEntry, environment: ClientEnvironment) -> None:
         self.entry, self.environment = entry, environment
+        #: As many calls at once as there are connections; the rest wait here, before their permit is drawn.
+        self.connections: AbstractAsyncContextManager[Any] = nullcontext()
 
     @abstractmethod
     async def send(self, request: DecisionRequest) -> DecisionAnswer:
@@ -60,90 +67,69 @@ class AbstractDecisionClient(ABC):
         """Close what was opened. The client is not used afterwards."""
         return
 
+    @classmethod
+    def plan(
+        cls, entry: ModelEntry, settings: ProviderSettings, request: DecisionRequest, count: Callable[[str], int]
+    ) -> tuple[DecisionPart, ...]:
+        """The requests that `request` takes: what is reserved is what is sent. `count` gives the tokens of a text."""
+        window = None if cls.CUTS_STATE else entry.context_window
+        most = entry.max_batch_items or cls.MOST_QUESTIONS
+        return split(request, most_questions=most, most_tokens=window, count=count)
+
+    def decode(self, body: Any, request: DecisionRequest) -> dict[str, Answer]:
+        """The answers to the questions of one request. Raises MalformedResponseError naming what is missing or
+        impossible."""
+        return decode_answers(body, request.questions)
+
+    @classmethod
+    def output_tokens(cls, entry: ModelEntry, settings: ProviderSettings) -> int:
+        """The output limit of a call of which only the input's size is known. A decision model writes nothing."""
+        return 0
+
+    def merge(
+        self, request: DecisionRequest, answered: Sequence[tuple[DecisionPart, Mapping[str, Answer]]]
+    ) -> dict[str, Answer]:
+        """One answer a question, in the order asked, from those of the parts."""
+        given = {name: answer for _, answers in answered for name, answer in answers.items()}
+        return {name: given[name] for name in request.questions}
+
     def bound(self, binding: ModelBinding, seat: CallSeat) -> BoundDecisionClient:
+        from .bound import BoundDecisionClient
+
         return BoundDecisionClient(self, binding, seat)
 
     async def check(self, request: DecisionRequest) -> None:
-        """Refuse what this model cannot take, before anything is sent. A subclass may add to it."""
-        window, tokens = self.entry.context_window, self.estimate(request)
-        if window is not None and tokens > window and not self.CUTS_STATE:
-            raise ContextWindowExceededError(
-                f"the state and its {len(request.questions)} questions have about {tokens:,} tokens; "
-                f"{self.entry.id} reads {window:,}",
-                model=self.entry.id,
-                sent=False,
-            )
+        """Refuse what this model cannot take, before anything is sent."""
+        return
+
+    def require_room(self, part: DecisionPart) -> None:
+        """Raises ContextWindowExceededError (nothing sent) for a part that the model does not read whole."""
+        window, entry = self.entry.context_window, self.entry
+        if window is None or self.CUTS_STATE or part.input_tokens + part.output_tokens <= window:
+            return
+        asked = len(part.request.questions)
+        questions = "its question" if asked == 1 else f"its {asked} questions"
+        raise ContextWindowExceededError(
+            f"the state and {questions} have about {part.input_tokens:,} tokens; {entry.id} reads {window:,}",
+            model=entry.id,
+            sent=False,
+        )
+
+    @property
+    def at_once(self) -> int:
+        """Requests of one decision under way at a time. A pool that counts calls was asked for one."""
+        limits = self.environment.limits
+        return PARTS_AT_ONCE if limits is None or limits.max_concurrent is None else 1
 
     @property
     def timeout_s(self) -> float:
         return self.entry.timeout_s or self.environment.settings.timeout_s
 
-    def estimate(self, request: DecisionRequest) -> int:
-        """Tokens of a request, as the reservation counts them."""
+    def planned(self, request: DecisionRequest) -> tuple[DecisionPart, ...]:
+        """`plan` with this client's entry, settings and estimate."""
+        return self.plan(self.entry, self.environment.settings, request, self.count)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, as the reservation counts them."""
         estimator = self.environment.estimator
-        return estimate_text(request.text) if estimator is None else estimator.estimate(self.entry.id, request.text)
-
-
-class BoundDecisionClient:
-    """The template's DecisionClient for one job's reservation."""
-
-    def __init__(self, client: AbstractDecisionClient, binding: ModelBinding, seat: CallSeat) -> None:
-        self._client, self._binding, self._seat = client, binding, seat
-
-    async def decide(self, request: DecisionRequest) -> DecisionResponse:
-        client = self._client
-        if not isinstance(request, DecisionRequest):
-            raise TypeError(f"decide takes a DecisionRequest, not {type(request).__name__}")
-        await client.check(request)
-        tokens = client.estimate(request)
-        attempt = CallAttempt(
-            self._seat, client.entry, client.environment, Kind.DECISION, tokens, 0, _request_hash(client.entry, request)
-        )
-        read_characters: int | None = None
-
-        async def read(answer: DecisionAnswer) -> dict[str, Answer]:
-            nonlocal read_characters
-            read_characters = answer.read_characters
-            return decode_answers(answer.body, request.questions)
-
-        answers, record = await exchange(
-            attempt,
-            partial(client.send, request),
-            read,
-            timeout_s=client.timeout_s,
-            redactor=client.environment.redactor,
-        )
-        self._observe(tokens, record)
-        return _response(client.entry, answers, record, read_characters)
-
-    def get_upstream_retries(self) -> int:
-        return self._client.UPSTREAM_RETRIES
-
-    getUpstreamRetries = get_upstream_retries
-
-    def _observe(self, tokens: int, record: CallRecord) -> None:
-        estimator, reported = self._client.environment.estimator, record.usage.input_tokens
-        if estimator is not None and reported is not None and not record.usage.estimated:
-            estimator.observe(self._client.entry.id, tokens, reported)
-
-
-def _response(
-    entry: ModelEntry, answers: Mapping[str, Answer], record: CallRecord, read_characters: int | None
-) -> DecisionResponse:
-    return DecisionResponse(
-        answers=answers,
-        usage=record.usage,
-        model=entry.id,
-        provider=entry.provider,
-        served_model=record.served_model,
-        request_id=record.request_id,
-        cost=record.cost,
-        currency=record.currency,
-        latency_s=record.latency_s,
-        read_characters=read_characters,
-    )
-
-
-def _request_hash(entry: ModelEntry, request: DecisionRequest) -> str:
-    asked = [entry.wire_model_id, request.state, encode_questions(request.questions)]
-    return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()
+        return estimate_text(text) if estimator is None else estimator.estimate(self.entry.id, text)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
+from .batch import CONCURRENCY, DecisionBatch
+from .questions import Question
 from .request import DecisionRequest
 from .response import DecisionResponse
 
@@ -12,7 +15,18 @@ class DecisionClient(Protocol):
     """One decision model, bound to a reservation. Every call is sent once, recorded and settled, however it ends."""
 
     async def decide(self, request: DecisionRequest) -> DecisionResponse:
-        """Answer every question about the state, in one request. Raises `UpstreamError` subclasses."""
+        """Answer every question about the state, in one request or in as few as the model takes. Raises `UpstreamError`
+        subclasses."""
+        ...
+
+    async def decide_batch(
+        self,
+        states: Iterable[DecisionRequest | Any],
+        questions: Mapping[str, Question] | None = None,
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> DecisionBatch:
+        """Many requests, or many states with the same questions: one outcome each, in their order."""
         ...
 
     def get_upstream_retries(self) -> int:
@@ -20,4 +34,12 @@ class DecisionClient(Protocol):
         ...
 
     # The same, in camel case.
+    async def decideBatch(
+        self,
+        states: Iterable[DecisionRequest | Any],
+        questions: Mapping[str, Question] | None = None,
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> DecisionBatch: ...
+
     def getUpstreamRetries(self) -> int: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,7 +19,8 @@ _MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True, init=False)
 class DecisionRequest:
-    """A state and one or more questions about it, answered in one request, each on its own.
+    """A state and one or more questions about it, each answered on its own: in one request, or in as few as the model
+    takes.
 
     `state` is text, a JSON structure (object or array) or a pydantic model, and is kept as a copy in plain JSON.
     ValueError: no question, an empty id, a state that JSON cannot hold. Errors never quote the state.
@@ -43,11 +44,23 @@ class DecisionRequest:
     @property
     def text(self) -> str:
         """Everything that is sent, as one text: what the input tokens are estimated from."""
-        lines = [self.state_text]
-        for name, question in self.questions.items():
-            lines.append(f"{name}: {question.type}: {question.question}")
-            lines += _criteria_lines(question)
-        return "\n".join(lines)
+        return "\n".join([self.state_text, *(question_text(name, each) for name, each in self.questions.items())])
+
+    def only(self, names: Iterable[str]) -> DecisionRequest:
+        """The same state with these of its questions."""
+        return self.asking({name: self.questions[name] for name in names})
+
+    def asking(self, questions: Mapping[str, Question]) -> DecisionRequest:
+        """The same state with other questions."""
+        made = object.__new__(DecisionRequest)
+        object.__setattr__(made, "state", self.state)  # was checked and copied already
+        object.__setattr__(made, "questions", _checked(questions))
+        return made
+
+
+def question_text(name: str, question: Question) -> str:
+    """A question with all that it says, as the tokens of a request are estimated."""
+    return "\n".join([f"{name}: {question.type}: {question.question}", *_criteria_lines(question)])
 
 
 def _criteria_lines(question: Question) -> list[str]:

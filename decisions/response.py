@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from interlock.catalog.usage import Usage
 
 from .formulas import choice_confidence, score_confidence
 
+#: Where a distribution comes from: the decision model itself; a chat model's probabilities of the next token, averaged
+#: over the order of the options; or figures that a chat model wrote down, which nothing was measured for.
+Method: TypeAlias = Literal["reported", "logprobs", "stated"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAnswer:
-    """`choice` is the most probable option; `probabilities` covers every option and sums to 1 within rounding."""
+    """`choice` is the most probable option; `probabilities` covers every option and sums to 1 within rounding.
+
+    Where a `temperature` was fitted for the question, the probabilities are those at it, and `raw_probabilities` what
+    the model had said.
+    """
 
     choice: str
     probabilities: Mapping[str, float]
     reported_confidence: float | None = None  # the provider's own figure, by whatever formula
+    method: Method = "reported"
+    temperature: float | None = None
+    raw_probabilities: Mapping[str, float] | None = None
 
     @property
     def confidence(self) -> float:
@@ -33,9 +44,16 @@ class ChoiceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoulAnswer:
-    """`noul` is the probability of yes. Where the line is drawn is the caller's: `answer.noul > 0.8`."""
+    """`noul` is the probability of yes. Where the line is drawn is the caller's: `answer.noul > 0.8`.
+
+    Where a `temperature` was fitted for the question, it is the probability at it, and `raw_noul` what the model had
+    said.
+    """
 
     noul: float
+    method: Method = "reported"
+    temperature: float | None = None
+    raw_noul: float | None = None
 
     @property
     def yes(self) -> bool:
@@ -54,12 +72,20 @@ class NoulAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreAnswer:
-    """`score` is the expected level, 0 to the last; `probabilities[i]` belongs to `levels[i]`."""
+    """`score` is the expected level, 0 to the last; `probabilities[i]` belongs to `levels[i]`.
+
+    Where a `temperature` was fitted for the question, both are those at it, and `raw_score` and `raw_probabilities`
+    what the model had said.
+    """
 
     score: float
     probabilities: tuple[float, ...]
     levels: tuple[str, ...]
     reported_confidence: float | None = None  # the provider's own figure, by whatever formula
+    method: Method = "reported"
+    temperature: float | None = None
+    raw_score: float | None = None
+    raw_probabilities: tuple[float, ...] | None = None
 
     @property
     def confidence(self) -> float:
@@ -81,7 +107,8 @@ class DecisionResponse:
     """The answers by question id.
 
     `model` is the catalog entry that served, `served_model` what the provider echoed; `cost` is in `currency`, None
-    where the entry has no price; `latency_s` is seconds. `read_characters` is None where the model read the whole
+    where the entry has no price; `latency_s` is seconds. Usage and cost are those of all `requests` it took, whose ids
+    are `request_ids` (`request_id` is the first of them). `read_characters` is None where the model read the whole
     state; otherwise only that many characters of it were read, and `truncated` is true.
     """
 
@@ -95,6 +122,8 @@ class DecisionResponse:
     currency: str | None = None
     latency_s: float = 0.0
     read_characters: int | None = None
+    requests: int = 1
+    request_ids: tuple[str, ...] = ()
 
     @property
     def truncated(self) -> bool:

@@ -31,10 +31,11 @@ def encode(request: DecisionRequest, *, model: str) -> dict[str, Any]:
 
 
 def encode_questions(questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-    return {name: _encode_question(question) for name, question in questions.items()}
+    return {name: encode_question(question) for name, question in questions.items()}
 
 
-def _encode_question(question: Question) -> dict[str, Any]:
+def encode_question(question: Question) -> dict[str, Any]:
+    """One question as the wire has it."""
     encoded: dict[str, Any] = {"type": question.type, "instructions": question.question}
     if isinstance(question, Choice):
         encoded["criteria"] = {option.name: option.description for option in question.options}

@@ -6,13 +6,14 @@ The work itself happens on the runtime's event loop; the thread waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode
+from interlock.decisions.batch import CONCURRENCY
 from interlock.embeddings.cutting import Split
 from interlock.embeddings.purpose import EmbeddingPurpose
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from interlock.clients.client import LLMClient
     from interlock.clients.response import LLMResponse, Piece
     from interlock.clients.stream import ResponseStream
-    from interlock.decisions import DecisionClient, DecisionRequest, DecisionResponse
+    from interlock.decisions import DecisionBatch, DecisionClient, DecisionRequest, DecisionResponse
+    from interlock.decisions.questions import Question
     from interlock.embeddings import EmbeddingsClient, EmbeddingsResponse
 
     from .database import DatabaseSession, Parameters
@@ -223,9 +225,19 @@ class BlockingDecisionClient:
     def decide(self, request: DecisionRequest) -> DecisionResponse:
         return self._bridge.wait(self._inner.decide(request))
 
+    def decide_batch(
+        self,
+        states: Iterable[DecisionRequest | Any],
+        questions: Mapping[str, Question] | None = None,
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> DecisionBatch:
+        return self._bridge.wait(self._inner.decide_batch(states, questions, concurrency=concurrency))
+
     def get_upstream_retries(self) -> int:
         return self._inner.get_upstream_retries()
 
+    decideBatch = decide_batch
     getUpstreamRetries = get_upstream_retries
 
 

@@ -17,7 +17,7 @@ from interlock.catalog import Catalog
 from interlock.catalog.limits import output_limit
 from interlock.catalog.picker import DefaultPicker, Picker, Situation, Unable, bind
 from interlock.catalog.spec import ModelBinding, ModelSpec
-from interlock.catalog.tokens import TokenEstimator
+from interlock.catalog.tokens import TokenEstimator, estimate_text
 from interlock.catalog.words import Kind, OutputSize
 from interlock.clients.environment import ClientEnvironment, DataPolicy
 from interlock.clients.registry import provider_class
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from interlock.catalog import ModelEntry
     from interlock.clients.record import CallRecord
     from interlock.credentials import Chain
+    from interlock.decisions import DecisionRequest
     from interlock.embeddings.cutting import Split
     from interlock.embeddings.packing import Caps
 
@@ -92,6 +93,16 @@ def why_not(
     return None
 
 
+def _temperatures(models: ModelSettings) -> dict[tuple[str, str, str], float] | None:
+    """What decisions are calibrated with. Raises ConfigurationError for a file that cannot be read."""
+    if models.calibration is None:
+        return None
+    from interlock.decisions.calibration import Calibration
+
+    given = models.calibration
+    return (given if isinstance(given, Calibration) else Calibration.load(given)).temperatures
+
+
 class ModelDesk:
     """One per Runtime."""
 
@@ -106,6 +117,7 @@ class ModelDesk:
         self._clients: dict[str, tuple[ModelEntry, Any]] = {}
         self._retired: list[Any] = []
         self._guard: Any = None
+        self._temperatures = _temperatures(surroundings.models)
         self._edited = EditedCatalog(catalog)
         self._look_again_s = surroundings.clock.now() + LOOK_EVERY_S
         self._timer: Timer | None = None
@@ -242,6 +254,31 @@ class ModelDesk:
         caps: Caps = getattr(provider_class(entry.provider), "caps", Caps.of)(entry)
         return caps
 
+    def bind_decisions(
+        self, spec: ModelSpec, requests: Sequence[DecisionRequest], *, caller: Caller = NOBODY
+    ) -> ModelBinding:
+        """A decision model for these requests: as many calls as it makes of them, each as large as the largest."""
+        from interlock.decisions.splitting import PlannedCalls
+
+        # Questions that are too many are split, so what must fit is the state.
+        tokens = max((estimate_text(request.state_text) for request in requests), default=0)
+        binding = self.bind(spec, tokens, exact=True, caller=caller)
+        entry = binding.entry
+        class_, settings = provider_class(entry.provider), self.catalog.provider(entry.provider)
+
+        def count(text: str) -> int:
+            return self.estimator.estimate(entry.id, text)
+
+        planned = PlannedCalls.of([part for each in requests for part in class_.plan(entry, settings, each, count)])
+        return replace(
+            binding, input_tokens=planned.input_tokens, output_tokens=planned.output_tokens, calls=max(planned.calls, 1)
+        )
+
+    def decision_output(self, binding: ModelBinding) -> ModelBinding:
+        """The same for a decision of which only the size is known."""
+        class_, settings = provider_class(binding.entry.provider), self.catalog.provider(binding.entry.provider)
+        return replace(binding, output_tokens=class_.output_tokens(binding.entry, settings))
+
     def _corrected(self, binding: ModelBinding, raw_tokens: int) -> ModelBinding:
         entry = binding.entry
         tokens = int(self.estimator.corrected(entry.id, raw_tokens))
@@ -320,6 +357,7 @@ class ModelDesk:
                 mantle_lax_project=around.models.mantle_lax_project,
             ),
             embedding_width=self.catalog.embedding_width,
+            calibration=self._temperatures,
         )
 
     async def aclose(self) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Grade
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import NO_OPTIONS, CallOptions, StreamingMode
+from interlock.decisions.batch import CONCURRENCY, DecisionBatch, requests_of
+from interlock.decisions.gathering import gathered
 from interlock.embeddings.cutting import Split
 from interlock.embeddings.purpose import EmbeddingPurpose
 
@@ -123,7 +126,31 @@ class DirectDecisions:
     ) -> DecisionResponse:
         return await self._runtime.run(DecisionCall(state, questions, model=self._model))
 
+    async def decide_batch(
+        self,
+        states: Iterable[DecisionRequest | Any],
+        questions: Mapping[str, Question] | None = None,
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> DecisionBatch:
+        """Requests, or states with the same questions, each a job of its own: admitted, tried again and recorded by
+        itself, at most `concurrency` at a time. The outcomes are in their order; what failed is told by its index and
+        stops no other."""
+
+        async def one(request: DecisionRequest) -> DecisionResponse | Exception:
+            handle = self._runtime.submit(DecisionCall(request, model=self._model))
+            try:
+                return await handle
+            except asyncio.CancelledError:
+                handle.cancel("its batch was left")
+                raise
+            except Exception as error:
+                return error
+
+        return DecisionBatch(tuple(await gathered(requests_of(states, questions), one, limit=concurrency)))
+
     def get_upstream_retries(self) -> int:
         return DecisionCall.upstream_retries
 
+    decideBatch = decide_batch
     getUpstreamRetries = get_upstream_retries

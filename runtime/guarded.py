@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions, StreamingMode
+from interlock.decisions.batch import CONCURRENCY
 from interlock.embeddings.cutting import Split
 from interlock.embeddings.purpose import EmbeddingPurpose
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from interlock.clients.client import LLMClient
     from interlock.clients.response import LLMResponse, Piece
     from interlock.clients.stream import ResponseStream
-    from interlock.decisions import DecisionClient, DecisionRequest, DecisionResponse
+    from interlock.decisions import DecisionBatch, DecisionClient, DecisionRequest, DecisionResponse
+    from interlock.decisions.questions import Question
     from interlock.embeddings import EmbeddingsClient, EmbeddingsResponse
 
 
@@ -154,7 +156,17 @@ class GuardedDecisionClient:
     async def decide(self, request: DecisionRequest) -> DecisionResponse:
         return await self._stopper.run(self._inner.decide(request))
 
+    async def decide_batch(
+        self,
+        states: Iterable[DecisionRequest | Any],
+        questions: Mapping[str, Question] | None = None,
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> DecisionBatch:
+        return await self._stopper.run(self._inner.decide_batch(states, questions, concurrency=concurrency))
+
     def get_upstream_retries(self) -> int:
         return self._inner.get_upstream_retries()
 
+    decideBatch = decide_batch
     getUpstreamRetries = get_upstream_retries

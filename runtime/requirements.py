@@ -12,6 +12,7 @@ from interlock.catalog.words import Depth, Grade, Input, Kind, OutputSize
 from interlock.clients.conversation import Conversation
 from interlock.clients.measure import raw_input_tokens
 from interlock.clients.turns import inputs_of
+from interlock.decisions.request import DecisionRequest
 from interlock.errors import ConfigurationError, UndeclaredResourceError
 
 from .database import DatabaseNeed, DatabaseProvider
@@ -20,7 +21,6 @@ from .routing import NOBODY, Caller
 
 if TYPE_CHECKING:
     from interlock.clients.options import CallOptions
-    from interlock.decisions import DecisionRequest
     from interlock.embeddings.cutting import Split
 
     from .desk import ModelDesk
@@ -126,14 +126,23 @@ class JobRequirements:
         return self._add(binding if calls is None else replace(binding, calls=_count(calls)))
 
     def require_decision(
-        self, model: Asked | None = None, *, input: DecisionRequest | str | int = 0, calls: int = 1
+        self,
+        model: Asked | None = None,
+        *,
+        input: DecisionRequest | Sequence[DecisionRequest] | str | int = 0,
+        calls: int = 1,
     ) -> ModelBinding:
-        """A decision model. `input` is the request, its text, or a number of tokens."""
-        spec = _of_kind(model, Kind.DECISION)
-        if isinstance(input, int):
-            return self._add(self._desk.bind(spec, input, exact=True, calls=_count(calls), caller=self._caller))
-        text = input if isinstance(input, str) else input.text
-        return self._add(self._desk.bind(spec, estimate_text(text), calls=_count(calls), caller=self._caller))
+        """A decision model. `input` is the request, or all that will be decided in one batch (then the calls that a
+        request takes are planned, `calls` times over), or the text or the tokens of a call."""
+        spec, calls = _of_kind(model, Kind.DECISION), _count(calls)
+        if isinstance(input, (int, str)):
+            exact = isinstance(input, int)
+            tokens = input if isinstance(input, int) else estimate_text(input)
+            bound = self._desk.bind(spec, tokens, exact=exact, calls=calls, caller=self._caller)
+            return self._add(self._desk.decision_output(bound))
+        requests = [input] if isinstance(input, DecisionRequest) else list(input)
+        binding = self._desk.bind_decisions(spec, requests, caller=self._caller)
+        return self._add(replace(binding, calls=binding.calls * calls))
 
     def require_database(self, name: str, *, transaction: bool = True, hold_transaction: bool = False) -> None:
         """One connection of a registered database. Its transaction begins with the first statement and is committed

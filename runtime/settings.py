@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from interlock.admission import Clock
     from interlock.catalog import Catalog
     from interlock.credentials import Chain
+    from interlock.decisions import Calibration
 
     from .database import DatabaseProvider
 
@@ -25,13 +26,15 @@ class ModelSettings:
 
     `picker` is a class with `pick(seat, situation)`; None: the catalog's own. The two Mantle projects name where
     zero-retention and data-sharing calls are accounted; a model served only under data sharing is called only if
-    `allow_data_sharing`.
+    `allow_data_sharing`. `calibration` is a file that `interlock decisions eval --fit` wrote (or what is in one): the
+    temperatures of decisions, by model and question.
     """
 
     picker: type[Any] | None = None
     mantle_strict_project: str | None = None
     mantle_lax_project: str | None = None
     allow_data_sharing: bool = False
+    calibration: Calibration | Path | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
