@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
+from typing import Any
 
 from interlock.catalog.days import ROLLING, day_reset
 from interlock.catalog.entry import Limits
@@ -128,6 +129,24 @@ class TokenBucketRateLimiter:
             day_resets=limits.day_resets,
             wall=wall,
         )
+
+    def to_state(self) -> dict[str, Any]:
+        """What it has learnt, its levels apart, as JSON can carry it (with `Infinity`)."""
+        return {
+            "throttle": self.throttle.to_state(),
+            "adopted": sorted(self.adopted),
+            "drained_to": self._drained_to,
+            "credit": self._credit,
+            "day_probe_s": self._day_probe_s,
+        }
+
+    def learnt(self, state: Mapping[str, Any]) -> None:
+        """Take over what `to_state` of a limiter with these limits said. Its levels are the caller's to set."""
+        self.throttle = Throttle.from_state(state["throttle"])
+        self.adopted = set(state["adopted"]) & self._stated.keys()
+        self._drained_to = dict(state["drained_to"])
+        self._credit = Charge(*state["credit"])
+        self._day_probe_s = state["day_probe_s"]
 
     def update(self, limits: Mapping[str, Rate], now: float, day_resets: str = ROLLING) -> bool:
         """Take over changed limits; levels are carried over. Returns whether an account came or went."""

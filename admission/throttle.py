@@ -44,7 +44,9 @@ The numbers were settled on by simulation: benchmarks/admission/settling.py has 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
+from typing import Any
 
 MAX_SLOWDOWN = 10.0
 LONGEST_HOLD_S = 60.0
@@ -100,6 +102,8 @@ class Throttle:
         self.held_until = self.closed_until = -inf
         #: Whether a success has nothing to tell it.
         self.calm = True
+        #: Whether the last hold is the provider's own hint, and there is no reason to doubt it.
+        self.believed = False
         self._limit = self._overload = 1.0  # the two slowdowns
         self._episode = 0  # counted 429s since the last success
         # The measurement: since when, what was refilled meanwhile (in seconds of the published rate), and the size of
@@ -110,6 +114,19 @@ class Throttle:
         # The probe: not before, calls served since, the next step, and when the last was.
         self._quiet_until, self._served, self._step, self._last_step = -inf, 0, FIRST_STEP, -inf
         self._last_overload = self._overload_at = -inf
+
+    def to_state(self) -> dict[str, Any]:
+        """All it knows, as JSON can carry it (with `Infinity`)."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Throttle:
+        """The throttle that said so. What it does not say is as in a fresh one."""
+        throttle = cls()
+        for name in cls.__slots__:
+            if name in state:
+                setattr(throttle, name, state[name])
+        return throttle
 
     def slowdown(self, now: float) -> float:
         """What the refill is divided by, in [1, 10]. It changes only when something is reported."""
@@ -157,7 +174,6 @@ class Throttle:
             hint = max(retry_after_s, blind_s / 2) if counted and self._episode else retry_after_s
         self._refill(now)
         self.held_until = max(self.held_until, now + hint * (1.0 + HOLD_JITTER * jitter))
-        #: Whether the hold is the provider's own hint, and there is no reason to doubt it.
         self.believed = counted and self._episode == 0 and retry_after_s is not None
         if counted:
             self._episode += 1

@@ -3,6 +3,7 @@
 message.py says what travels, protocol.py what every ledger can do; rules.py decides, purely. Each ledger is one file.
 """
 
+from .memory import MemoryHub, MemoryLedger
 from .message import (
     MOST_ASKS,
     Ask,
@@ -24,6 +25,8 @@ __all__ = [
     "Ask",
     "Ledger",
     "LevelState",
+    "MemoryHub",
+    "MemoryLedger",
     "Message",
     "OnLost",
     "Part",

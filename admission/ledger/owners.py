@@ -1,0 +1,138 @@
+"""Owners: one per process incarnation, alive for as long as it says so. The rules are pure; the heart is a thread.
+
+A lease
+    is three quarters of the TTL, renewed every quarter of it, and read on the ledger's clock alone. Once it has run
+    out, others may give its owner up: its row goes, and with it whatever is said under its fence.
+
+Who may give others up
+    An owner that has been heard without a gap for a whole TTL. After an outage of the ledger nobody has: so everybody
+    has a TTL to come back, and finds what it held. The same goes for a machine that slept.
+
+Coming back
+    An owner whose lease has run out but that nobody has given up yet may renew it if it was awake all along and could
+    only not be heard. One that was itself stopped (SIGSTOP, a debugger) may not: it does not know what has happened
+    since, and its work ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from interlock.errors import InterlockError, LeaseLostError, LedgerUnavailableError
+
+from .message import Message
+
+log = logging.getLogger("interlock.admission.ledger")
+
+#: Of the TTL: how long a lease lasts, and how often it is renewed.
+LEASE_PART, BEAT_PART = 0.75, 0.25
+
+
+class LapsedError(InterlockError):
+    """The lease has run out, and nobody has given the owner up yet: renew it or stop."""
+
+    code = "lease_lapsed"
+
+
+@dataclass(slots=True)
+class OwnerRow:
+    """One incarnation. `since`: heard without a gap since. `reply`: what the message `seq` was answered, as JSON."""
+
+    owner: str
+    fence: int
+    since: float
+    alive_until: float
+    seq: int = 0
+    reply: str = ""
+
+
+def lost(owner: str, why: str = "another process has given it up") -> LeaseLostError:
+    return LeaseLostError(
+        f"this process ({owner}) has lost its lease on the shared ledger: {why}. What it held was given back, and "
+        "nothing it says counts any more; its work stops here. A new process may go on with it"
+    )
+
+
+def check(row: OwnerRow | None, message: Message, now: float) -> bool:
+    """Whether the message is a new one; False: it was answered already, and `row.reply` is the answer.
+
+    Raises LeaseLostError, LapsedError, or ValueError for a message that is older than the last.
+    """
+    if row is None or row.fence != message.fence:
+        raise lost(message.owner)
+    if row.alive_until < now:
+        raise LapsedError(f"the lease of {message.owner} ran out {now - row.alive_until:.1f} s ago")
+    if message.seq < row.seq:
+        raise ValueError(f"message {message.seq} of {message.owner} comes after message {row.seq}")
+    return message.seq != row.seq
+
+
+def beaten(row: OwnerRow | None, owner: str, now: float, ttl_s: float, *, revive: bool) -> None:
+    """Renew the lease. LeaseLostError where the owner was given up, or may not come back."""
+    if row is None:
+        raise lost(owner)
+    if row.alive_until < now:
+        if not revive:
+            raise lost(owner, f"it was stopped for {now - row.alive_until:.0f} s longer than its lease lasts")
+        row.since = now
+    row.alive_until = now + LEASE_PART * ttl_s
+
+
+def may_judge(row: OwnerRow, now: float, ttl_s: float) -> bool:
+    """Whether this owner may give up those whose lease has run out."""
+    return now - row.since >= ttl_s
+
+
+class Heart:
+    """The thread that keeps an owner alive, whatever the event loop does.
+
+    `beat(revive)` renews the lease on a connection of its own; it is only ever called on this thread, as is `stopped`.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        ttl_s: float,
+        beat: Callable[[bool], None],
+        stopped: Callable[[], None],
+        on_lost: Callable[[LeaseLostError], None],
+    ) -> None:
+        self._owner, self._every_s, self._lease_s = owner, BEAT_PART * ttl_s, LEASE_PART * ttl_s
+        self._beat, self._stopped, self._on_lost = beat, stopped, on_lost
+        self._awake_at = monotonic()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"interlock-ledger-{owner}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended; may be called again."""
+        self._ending.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    @property
+    def awake(self) -> bool:
+        """Whether this process has been running all along, as far as a lease goes."""
+        return monotonic() - self._awake_at < self._lease_s
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.wait(self._every_s):
+                awake, self._awake_at = self.awake, monotonic()
+                try:
+                    self._beat(awake)
+                except LeaseLostError as error:
+                    self._on_lost(error)
+                    return
+                except LedgerUnavailableError as error:
+                    log.debug("ledger: %s was not heard: %s", self._owner, error)
+                except Exception:
+                    log.exception("ledger: a heartbeat of %s failed", self._owner)
+        finally:
+            self._stopped()
