@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 EPS = 1e-3
 #: What a hold is taken to last at least, in seconds.
 SHORTEST_HOLD_S = 1e-3
+#: How long a request may be on its way, from its first byte here until the provider counts it; and at most this part of
+#: what a level holds: it is not refilled meanwhile.
+TRANSIT_S, TRANSIT_PART = 1.0, 0.1
 
 
 @runtime_checkable

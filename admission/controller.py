@@ -16,7 +16,7 @@ from math import inf
 from interlock.catalog.entry import Limits
 from interlock.errors import AdmissionError
 
-from .accounts import Account, CustomGate, Gate, HeldAccount, Level
+from .accounts import TRANSIT_PART, TRANSIT_S, Account, CustomGate, Gate, HeldAccount, Level
 from .charges import NOTHING, Charge
 from .clock import Clock, Timer
 from .deadlines import Deadlines
@@ -39,9 +39,6 @@ log = logging.getLogger("interlock.admission")
 
 #: From how many waiting on it pays to forget what can be made again.
 MANY = 1_000
-#: How long a request may be on its way, from its first byte here until the provider counts it; and at most this part of
-#: what a level holds: it is not refilled meanwhile.
-TRANSIT_S, TRANSIT_PART = 1.0, 0.1
 
 
 class Admission:

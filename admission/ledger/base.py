@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from interlock.errors import LeaseLostError
 
-from ..controller import TRANSIT_S
+from ..accounts import TRANSIT_S
 from .message import Message, PoolState, PoolTerms, Reply
 from .owners import Heart, LapsedError, lost
 from .protocol import TTL_S, OnLost
