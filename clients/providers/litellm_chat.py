@@ -5,7 +5,8 @@ only: no retries, no fallbacks, no callbacks, no cache, and a connection pool th
 up is not believed: a `stop` at the end of a stream that its provider never ended, and token counts that no provider
 reported. The key is the provider settings' credential; without one LiteLLM looks for its own variables.
 
-Importing LiteLLM takes seconds. Two of its habits at import are kept off: fetching a price list, reading `.env`.
+Importing LiteLLM takes seconds. What it would fetch by itself (a price list, a table of headers, tokenizers) and `.env`
+are kept off.
 """
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httpx2
 import openai
 
 from interlock.admission.outcome import Dimension, ReportedLimit
-from interlock.errors import CredentialError, InvalidRequestError, TransientUpstreamError, UpstreamError
+from interlock.errors import (
+    CredentialError,
+    InvalidRequestError,
+    MalformedResponseError,
+    TransientUpstreamError,
+    UpstreamError,
+)
 
 from ..abstract import AbstractLLMClient, Reply, WireStream
 from ..answer import Draft
 from ..asking import Ask
-from ..conversation import Message, ThinkingBlock
+from ..conversation import Message
 from ..failures import DETAIL_LIMIT
 from ..hints import anthropic_limits, openai_limits
 from ..listing import ListedModel, NoModelListError
@@ -45,8 +52,9 @@ from .litellm_reading import (
     with_cache_writes,
     words_of,
 )
+from .litellm_writing import ENCODERS, settle_marks, with_rest
 from .openai_chat import OpenAIChatCompletionsClient
-from .sdk import CONNECT_TIMEOUT_S, SHOWN, tls
+from .sdk import CONNECT_TIMEOUT_S, SHOWN, Made, _digest
 
 #: Fields of the request that stand for Interlock's own decisions.
 _OFF: Mapping[str, Any] = {"num_retries": 0, "max_retries": 0, "no-log": True, "caching": False, "drop_params": False}
@@ -54,9 +62,13 @@ _OFF: Mapping[str, Any] = {"num_retries": 0, "max_retries": 0, "no-log": True, "
 
 @cache
 def _litellm() -> Any:
-    """The library, with its import kept from the network and from `.env`."""
-    with _environment(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION"):
+    """The library, kept from the network and from `.env`."""
+    with _environment(LITELLM_OFFLINE_MODE="true", LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION"):
         import litellm
+        from litellm.anthropic_beta_headers_manager import get_provider_name
+
+        get_provider_name("anthropic")  # reads a table that it would fetch at the first call
+    litellm.disable_hf_tokenizer_download = True  # to count tokens that a stream did not report
     litellm.suppress_debug_info = True  # it prints to the screen otherwise
     return litellm
 
@@ -73,20 +85,11 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ.pop(name, None)
 
 
-def _thinking(block: ThinkingBlock) -> dict[str, Any] | None:
-    """LiteLLM hands these to the providers that want them back. Without a signature none does."""
-    if block.redacted is not None:
-        return {"type": "redacted_thinking", "data": block.redacted}
-    if block.signature is None:
-        return None
-    return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-
-
 class LiteLLMClient(OpenAIChatCompletionsClient):
     """A model behind LiteLLM."""
 
     tells_first_byte: ClassVar[bool] = False  # connections of its own, for some providers
-    encoders: ClassVar = {**OpenAIChatCompletionsClient.encoders, ThinkingBlock: _thinking}
+    encoders: ClassVar = ENCODERS
     reserved = AbstractLLMClient.reserved | {
         "max_completion_tokens", "n", "client", "api_key", "api_base", "base_url", "timeout", "num_retries",
         "max_retries", "fallbacks", "context_window_fallback_dict", "mock_response", "caching", "no-log",
@@ -100,6 +103,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
 
     _sender: Any = None
     _openai: openai.AsyncOpenAI | None = None
+    _azure: openai.AsyncAzureOpenAI | None = None
 
     @property
     def base_url(self) -> str | None:  # type: ignore[override]  # each of LiteLLM's providers has its own
@@ -112,15 +116,19 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     # Writing.
 
     def encode(self, ask: Ask) -> dict[str, Any]:
-        wire = super().encode(ask)
-        if wire.get("reasoning_effort") == "none" and ask.entry.thinking.mode != "effort":
+        wire, mode = super().encode(ask), ask.entry.thinking.mode
+        if wire.get("reasoning_effort") == "none" and mode != "effort":
             del wire["reasoning_effort"]  # most providers have no such word
+        elif mode == "budget":
+            del wire["reasoning_effort"]  # for which LiteLLM has budgets of its own, beyond what was reserved
+            wire["thinking"] = {"type": "enabled", "budget_tokens": ask.thinking_tokens}
+        if ask.thinking_tokens and mode != "effort" and ask.options.tool_choice is None:
+            wire.pop("tool_choice", None)  # a thinking model refuses to be forced; it is offered the tool
+        settle_marks(wire, ask)
         return wire
 
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
-        said = super()._assistant(message)
-        thought = [part for block in message.blocks if isinstance(block, ThinkingBlock) if (part := _thinking(block))]
-        return [{**one, "thinking_blocks": thought} for one in said] if thought else said
+        return with_rest(super()._assistant(message), message)
 
     # Reading.
 
@@ -169,18 +177,25 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return openai_limits(headers, now=now) or anthropic_limits(headers, now=now)
 
+    def limits_in(self, error: Exception) -> Mapping[Dimension, ReportedLimit]:
+        return self.read_limits(provider_headers(chain_of(error)), now=self.environment.wall())
+
     # Sending.
 
     def ready(self) -> None:
-        self._key()
+        key = self._key()
         if self._sender is None:
             if self.base_url is not None:
                 checked_url(self.base_url, provider=self.entry.provider, model=self.entry.id)
-            self._sender, self._openai = self._make_senders()
+            self._make_senders()
+        if self._made is None or self._made.digest != _digest(key):
+            self._made = Made(_digest(key), self._sender)
 
     async def send(self, body: bytes) -> Reply:
-        answer = await self._asked(body)
-        headers = _headers(answer)
+        answers = _sending().Answers()
+        answer = await self._asked(body, answers)
+        await answers.aclose()
+        headers = _headers(answer, answers)
         return Reply(
             payload=answer.model_dump(),
             request_id=_request_id(headers),
@@ -188,11 +203,19 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
         )
 
     async def open(self, body: bytes, alive: Callable[[], None]) -> WireStream:
-        stream = await self._asked(body)
-        headers = _headers(stream)
+        answers = _sending().Answers(alive)
+        stream = await self._asked(body, answers)
+        headers = _headers(stream, answers)
+
+        async def aclose() -> None:
+            try:
+                await stream.aclose()
+            finally:
+                await answers.aclose()
+
         return WireStream(
             events=_Chunks(stream, alive),
-            aclose=stream.aclose,
+            aclose=aclose,
             request_id=_request_id(headers),
             reported=self.read_limits(headers, now=self.environment.wall()),
         )
@@ -201,52 +224,87 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
         raise NoModelListError("LiteLLM reaches many providers and has no one list of what a key can call")
 
     async def aclose(self) -> None:
-        sender, sdk = self._sender, self._openai
-        self._sender = self._openai = None
-        if sender is not None:
-            await sender.client.aclose()
-        if sdk is not None:
-            await sdk.close()
+        self._sender = self._openai = self._azure = None
         await super().aclose()
 
-    async def _asked(self, body: bytes) -> Any:
+    async def _asked(self, body: bytes, answers: Any) -> Any:
         library = _litellm()
         asked = json.loads(body)
-        _, provider, _, _ = library.get_llm_provider(asked["model"], api_base=self.base_url)
-        through = self._openai if provider == "openai" else self._sender
+        _, provider, own_key, own_url = library.get_llm_provider(asked["model"], api_base=self.base_url)
         key = self._key()
         given = {"api_key": key} if key is not None else {}
         if self.base_url is not None:
             given["api_base"] = self.base_url
-        if provider == "openai" and self._openai is not None:
-            self._openai.api_key = key or "none"
-        return await library.acompletion(**asked, **_OFF, **given, client=through, timeout=self.timeout_s)
+        through = self._through(provider, key or own_key, self.base_url or own_url)
+        with answers.kept():
+            try:
+                answer = await library.acompletion(**asked, **_OFF, **given, client=through, timeout=self.timeout_s)
+            except BaseException as error:
+                await answers.aclose()  # one that came while the caller was being cancelled is in nobody's hands
+                if answers.page is not None and isinstance(error, Exception):
+                    raise self._a_page(answers.page) from None
+                raise
+        if answers.page is not None:
+            await answers.aclose()
+            raise self._a_page(answers.page)
+        return answer
 
-    def _make_senders(self) -> tuple[Any, openai.AsyncOpenAI]:
-        """What carries the requests: LiteLLM's own handler on a pool of ours, and the OpenAI SDK for that route."""
-        _litellm()
+    def _a_page(self, kind: str) -> MalformedResponseError:
+        return self.malformed(f"answered HTTP 200 with {kind} that is not of its wire", status=200)
+
+    def _through(self, provider: str, key: str | None, url: str | None) -> Any:
+        """What carries the requests for one of LiteLLM's providers. It looks at the class for two of them."""
+        sdk, sender = self._openai, self._sender
+        if provider in ("azure", "azure_text"):
+            return self._azure_sdk(key, url)
+        if provider == "openai" and url is None and key is None:
+            key = os.environ.get("OPENAI_API_KEY")  # LiteLLM would give it to any server
+        if sdk is not None:
+            sdk.api_key, sdk.base_url = key or "none", url or "https://api.openai.com/v1"
+        return sdk if provider == "openai" else sender
+
+    def _azure_sdk(self, key: str | None, url: str | None) -> Any:
+        key, url = key or os.environ.get("AZURE_API_KEY"), url or os.environ.get("AZURE_API_BASE")
+        if key is None or url is None:
+            raise CredentialError(
+                f"{self.entry.provider}: Azure needs a credential and a base_url, for {self.entry.id}", sent=False
+            )
+        if self._azure is None:
+            version = self.environment.settings.options.get("api_version")
+            self._azure = openai.AsyncAzureOpenAI(
+                api_key=key, azure_endpoint=url, api_version=version or _litellm().AZURE_DEFAULT_API_VERSION,
+                http_client=self._http, timeout=self._timeout, max_retries=0,
+            )  # fmt: skip
+        self._azure.api_key = key
+        return self._azure
+
+    @property
+    def _timeout(self) -> httpx2.Timeout:
+        return httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
+
+    def _make_http(self) -> httpx2.AsyncClient:
+        http = super()._make_http()
+        http.event_hooks = {**http.event_hooks, "response": [_sending().on_response]}
+        return http
+
+    def _make_senders(self) -> None:
+        """What carries the requests: LiteLLM's own handler and the OpenAI SDK, on one pool."""
         import httpx
-        from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-        class Sender(AsyncHTTPHandler):
-            """Sends once: the original makes a second try on a connection of its own."""
-
-            async def single_connection_request(self, *given: Any, **named: Any) -> Any:
-                raise httpx.ConnectError("the connection could not be made")
-
-        timeout = httpx.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s))
-        many = self.environment.settings.max_connections
-        sender = Sender(timeout=timeout, transport=httpx.AsyncHTTPTransport(verify=tls()))
-        sender.client = httpx.AsyncClient(
-            limits=httpx.Limits(max_connections=many, max_keepalive_connections=many), timeout=timeout,
-            follow_redirects=False, trust_env=False, verify=tls(),
-        )  # fmt: skip
         self._http = self._http or self._make_http()
-        sdk = self.make_sdk(
-            api_key=None, base_url=self.base_url or "https://api.openai.com/v1", http=self._http,
-            timeout=httpx2.Timeout(self.timeout_s, connect=min(CONNECT_TIMEOUT_S, self.timeout_s)),
-        )  # fmt: skip
-        return sender, sdk
+        url = self.base_url or "https://api.openai.com/v1"
+        sdk = self.make_sdk(api_key=None, base_url=url, http=self._http, timeout=self._timeout)
+        sdk._custom_headers = {}  # as in `SdkChatClient._sdk`
+        self._openai = sdk
+        self._sender = _sending().Sender(self._http, sdk, httpx.Timeout(**self._timeout.as_dict()))
+
+
+def _sending() -> Any:
+    """The module that needs LiteLLM itself."""
+    _litellm()
+    from . import litellm_sending
+
+    return litellm_sending
 
 
 class _Chunks:
@@ -268,7 +326,10 @@ class _Chunks:
         return event
 
 
-def _headers(answer: Any) -> Mapping[str, str]:
+def _headers(answer: Any, answers: Any) -> Mapping[str, str]:
+    """As the provider sent them; where LiteLLM went its own way, what it kept of them."""
+    if answers.headers is not None:
+        return cast(Mapping[str, str], answers.headers)
     hidden = getattr(answer, "_hidden_params", None)
     hidden = hidden if isinstance(hidden, dict) else {}
     found = (

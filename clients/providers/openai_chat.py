@@ -124,7 +124,7 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
         parts = [part for block in rest if (part := self._block(block)) is not None]
         if not parts:
             return results
-        plain = len(parts) == 1 and parts[0]["type"] == "text"
+        plain = len(parts) == 1 and parts[0].keys() == {"type", "text"}
         return [*results, {"role": "user", "content": parts[0]["text"] if plain else parts}]
 
     def _block(self, block: Any) -> Any:

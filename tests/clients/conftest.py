@@ -104,7 +104,6 @@ class Wire:
     overload: type[UpstreamError] = OverloadedError  # what this wire's word for it amounts to
     names_requests: bool = True  # errors carry an id
     streams_by_body: bool = True  # or by its path
-    sees_http: bool = True  # or only what a library makes of it
     hints: bool = True  # a 429 says how long to wait
     names_model: bool = True  # an answer says which model it is of
     fetches: bool = True  # takes an image's address
@@ -143,13 +142,12 @@ WIRES = (
     Wire("openai-compatible", "openai"),
     Wire("openai", "responses"),
     GEMINI,
-    Wire("litellm", "openai", "litellm-openai", entry={"wire_model_id": "openai/wire-model"}, sees_http=False),
+    Wire("litellm", "openai", "litellm-openai", entry={"wire_model_id": "openai/wire-model"}),
     Wire(
         "litellm",
         "anthropic",
         "litellm-anthropic",
         entry={"wire_model_id": "anthropic/wire-model"},
-        sees_http=False,
         overload=TransientUpstreamError,
     ),
     Wire(

@@ -117,7 +117,6 @@ async def test_b63_an_address_that_answers_html_is_told_with_its_host(bench, wir
     bench.script(Step.html(200, f"<title>Login {SECRET}</title>"))
     with caplog.at_level(logging.DEBUG), pytest.raises(TransientUpstreamError) as caught:
         await client.single_response("Hello.")
-    if wire.sees_http:
-        assert type(caught.value) is MalformedResponseError
+    assert type(caught.value) is MalformedResponseError
     assert "127.0.0.1" in str(caught.value)
     assert SECRET not in everything_in(caught.value) + caplog.text + repr(seat.records)

@@ -108,11 +108,10 @@ async def test_b17_cancelled_before_the_first_piece(bench, wire, until):
 @pytest.mark.filterwarnings("ignore:.*ChatCompletion.completion:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_b06_cancelled_at_every_turn_of_the_loop(bench, wire, streamed):
-    """However far a call has come when it is cancelled, it ends once, and its one connection serves the next call.
-    LiteLLM's own client may lose a connection to a cancel: it gets more than one."""
-    client, seat = bench.client(wire, settings={"max_connections": 1 if wire.sees_http else 64}, timeout_s=30)
+    """However far a call has come when it is cancelled, it ends once, and its one connection serves the next call."""
+    client, seat = bench.client(wire, settings={"max_connections": 1}, timeout_s=30)
     bench.provider.always(Step.answer("Fine, thank you very much indeed."))
-    for turns in range(0, 60, 2):
+    for turns in range(0, 120 if wire.key == "litellm" else 60, 2):
         task = asyncio.create_task(
             client.stream_response("Hello.").finish() if streamed else client.single_response("Hello.")
         )
@@ -302,12 +301,6 @@ async def test_b35_keepalives_hold_off_the_idle_limit_but_not_the_total(bench, w
 
     task = asyncio.create_task(consume())
     await until(lambda: seen)
-    if wire.key == "litellm":  # it gives out chunks and nothing else: a ping is silence
-        await manual.advance(25)
-        with pytest.raises(StreamInterruptedError) as caught:
-            await task
-        assert caught.value.provider_code == "idle_timeout"
-        return
     for _ in range(7):  # 35 s, never 10 s without a sign of life
         await manual.advance(5)
         for _ in range(5):

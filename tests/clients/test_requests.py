@@ -144,12 +144,12 @@ def golden(wire: Any, case: str) -> Any:
     return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))[case]
 
 
-def asking(bench: Any, wire: Any, case: str) -> tuple[Any, Any, dict[str, Any]]:
+def asking(bench: Any, wire: Any, case: str, **more: Any) -> tuple[Any, Any, dict[str, Any]]:
     conversation, call, entry = CASES[case]
     if not wire.fetches and isinstance(conversation, Conversation):
         conversation = with_bytes(conversation)
     takes = provider_class(wire.key).takes
-    call, entry = fitted(call, takes), dict(entry)
+    call, entry = fitted(call, takes), {**entry, **more}
     entry["parameters"] = {name: value for name, value in entry.get("parameters", {}).items() if name in takes}
     depth = entry.pop("depth", Depth.IMMEDIATE)
     thinking_tokens = 0 if depth is Depth.IMMEDIATE else 1_024
