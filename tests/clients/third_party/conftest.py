@@ -33,6 +33,11 @@ class Spoken:
     def id(self) -> str:
         return f"{self.server.name}-{self.wire.id}"
 
+    @property
+    def ways(self) -> tuple[bool, ...]:
+        """Whole, and streamed where the server's streams are of the wire."""
+        return (False,) if self.wire.id in self.server.whole else (False, True)
+
 
 def spoken(*needs: str) -> list[Spoken]:
     """Every wire of every server that can do all of this."""
@@ -48,7 +53,13 @@ def spoken(*needs: str) -> list[Spoken]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "spoken" in metafunc.fixturenames:
         needs = [need for mark in metafunc.definition.iter_markers("needs") for need in mark.args]
-        metafunc.parametrize("spoken", found := spoken(*needs), ids=[one.id for one in found])
+        found = [one for one in spoken(*{*needs} - {"stream"}) if "stream" not in needs or True in one.ways]
+        if "streamed" not in metafunc.fixturenames:
+            metafunc.parametrize("spoken", found, ids=[one.id for one in found])
+            return
+        pairs = [(one, streamed) for one in found for streamed in one.ways]
+        ids = [f"{one.id}-{'streamed' if streamed else 'whole'}" for one, streamed in pairs]
+        metafunc.parametrize(("spoken", "streamed"), pairs, ids=ids)
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,8 @@ class ThirdParty:
     #: id of a wire in WIRES -> where it is spoken, under the server's address
     wires: ClassVar[Mapping[str, str]]
     can: ClassVar[frozenset[str]]
+    #: wires of which its streams are not conformant
+    whole: ClassVar[frozenset[str]] = frozenset()
     addresses: ClassVar[int] = 1
     settings: ClassVar[Mapping[str, str]] = {}
     statuses: ClassVar[tuple[int, ...]] = (400, 401, 429, 500, 503, 529)
@@ -236,9 +238,10 @@ class Aimock(ThirdParty):
     name = "aimock"
     wires: ClassVar = {
         "anthropic-direct": "", "openai": "/v1", "openai-chat-completions": "/v1", "openai-compatible": "/v1",
-        "gemini": "", "litellm-openai": "/v1", "litellm-anthropic": "",
+        "gemini": "", "litellm-openai": "/v1", "litellm-anthropic": "", "anthropic-bedrock": "", "bedrock-converse": "",
     }  # fmt: skip
     can = frozenset({"answer", "tool", "fail", "disconnect", "drop"})
+    whole = frozenset({"anthropic-bedrock"})  # its frames hold the events as they are, not as bytes in base64
 
     @classmethod
     def command(cls) -> Sequence[str]:

@@ -38,10 +38,10 @@ class Review(BaseModel):
     stars: int
 
 
-async def test_an_answer_and_its_usage(third, server):
+async def test_an_answer_and_its_usage(third, server, spoken):
     said = TEXT if "answer" in server.can else server.ANSWER
     client, seat = third.make(input_tokens=5_000, output_tokens=1_000)
-    for streamed in (False, True):
+    for streamed in spoken.ways:
         if "answer" in server.can:
             server.answer(TEXT)
         response = await asked(client, "How is it?", streamed=streamed)
@@ -54,12 +54,12 @@ async def test_an_answer_and_its_usage(third, server):
         assert seat.permits[-1].outcome.usage == usage
         assert response.cost > 0
         assert seat.last.outcome == "ok"
-    assert seat.kinds == [OutcomeKind.COMPLETED] * 2
-    assert server.count() == len(seat.records) == 2
+    assert seat.kinds == [OutcomeKind.COMPLETED] * len(spoken.ways)
+    assert server.count() == len(seat.records) == len(spoken.ways)
     seat.check_books()
 
 
-@pytest.mark.needs("answer")
+@pytest.mark.needs("answer", "stream")
 async def test_streamed_pieces_make_the_text(third, server):
     server.answer(TEXT)
     client, _ = third.make()
@@ -71,7 +71,6 @@ async def test_streamed_pieces_make_the_text(third, server):
 
 
 @pytest.mark.needs("tool")
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_a_tool_call_and_its_result(third, server, streamed):
     server.call_tool("weather", {"place": "Oslo"})
     client, seat = third.make()
@@ -93,7 +92,7 @@ async def test_a_typed_answer(third, spoken):
     # (`output_config.format`).
     native = spoken.wire.key != "anthropic-direct"
     client, seat = third.make(structured="native" if native else "tool")
-    for streamed in (False, True):
+    for streamed in spoken.ways:
         response = await asked(client, "Review it.", streamed=streamed, response_model=Review)
         assert isinstance(response.parsed, Review)
     assert seat.kinds == [OutcomeKind.COMPLETED] * 2
@@ -113,7 +112,6 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_each_failure_is_one_request_and_its_class(third, server, spoken, streamed):
     made = []
     for status in server.statuses:
@@ -132,9 +130,9 @@ async def test_each_failure_is_one_request_and_its_class(third, server, spoken, 
 
 
 @pytest.mark.needs("fail")
-async def test_b08_retry_after_is_read(third, server):
+async def test_b08_retry_after_is_read(third, server, spoken):
     client, seat = third.make()
-    for streamed in (False, True):
+    for streamed in spoken.ways:
         server.fail(429, retry_after_s=7)
         with pytest.raises(RateLimitedError) as caught:
             await asked(client, "How is it?", streamed=streamed)
@@ -159,7 +157,7 @@ async def test_a_real_limit_is_read_from_headers_and_binds(third, server, spoken
         assert seat.permits[0].outcome.reported[Dimension.REQUESTS].remaining == 499
 
 
-@pytest.mark.needs("disconnect")
+@pytest.mark.needs("disconnect", "stream")
 async def test_b13_a_connection_that_is_lost_in_a_stream(third, server):
     server.break_stream("disconnect")
     client, seat = third.make()
@@ -173,7 +171,6 @@ async def test_b13_a_connection_that_is_lost_in_a_stream(third, server):
 
 
 @pytest.mark.needs("drop")
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_b21_a_connection_that_is_lost_before_the_answer(third, server, streamed):
     server.break_stream("drop")
     client, seat = third.make()
@@ -185,7 +182,7 @@ async def test_b21_a_connection_that_is_lost_before_the_answer(third, server, st
     seat.check_books()
 
 
-@pytest.mark.needs("truncate")
+@pytest.mark.needs("truncate", "stream")
 async def test_b02_a_stream_that_ends_too_early_is_no_success(third, server):
     server.break_stream("truncate")
     client, seat = third.make()
@@ -196,7 +193,7 @@ async def test_b02_a_stream_that_ends_too_early_is_no_success(third, server):
     assert server.count() == len(seat.records) == 1
 
 
-@pytest.mark.needs("malformed")
+@pytest.mark.needs("malformed", "stream")
 async def test_an_event_that_is_no_json(third, server):
     server.break_stream("malformed")
     client, seat = third.make()
@@ -208,7 +205,7 @@ async def test_an_event_that_is_no_json(third, server):
     seat.check_books()
 
 
-@pytest.mark.needs("error")
+@pytest.mark.needs("error", "stream")
 async def test_b01_an_error_inside_a_stream(third, server, spoken):
     if spoken.wire.speaks != "anthropic":
         return  # it has one for Anthropic's wire only
@@ -221,7 +218,7 @@ async def test_b01_an_error_inside_a_stream(third, server, spoken):
 
 
 @pytest.mark.needs("answer", "fail")
-async def test_b03_requests_and_records_are_the_same_number(third, server):
+async def test_b03_requests_and_records_are_the_same_number(third, server, spoken):
     client, seat = third.make()
     for number, status in enumerate((0, 429, 529, 500, 401, 0)):
         if status:
@@ -229,6 +226,6 @@ async def test_b03_requests_and_records_are_the_same_number(third, server):
         else:
             server.answer(TEXT)
         with contextlib.suppress(UpstreamError):
-            await asked(client, "How is it?", streamed=bool(number % 2))
+            await asked(client, "How is it?", streamed=spoken.ways[number % len(spoken.ways)])
     assert server.count() == len(seat.permits) == len(seat.records) == 6
     seat.check_books()
