@@ -5,7 +5,8 @@
     entry      ModelEntry and its parts, as the file states them
     spec       ModelSpec (what is asked), ModelBinding (what was chosen)
     loader     the file as a whole; below it scalars (what a bare word is), document (nodes with lines, bounded), reader
-               (from nodes to models), rules (what entries owe each other): every error with file, line and key
+               (from nodes to models), rules (what entries owe each other), addresses (whether a base_url is one): every
+               error with file, line and key
     catalog    Catalog: entries, pools, providers, pins
     picker     from a spec to an entry, and why the others were skipped
     limits     output_limit: the one formula for the reservation and the wire

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from .addresses import FORM, wrong_with
 from .document import Path
 from .entry import Limits, ModelEntry
 from .reader import Reader, nearest
@@ -58,14 +58,9 @@ def _width(loaded: Loaded, reader: Reader) -> None:
 def _base_url(url: str | None, path: Path, reader: Reader) -> None:
     if url is None:
         return
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        reader.add("must be a URL that begins with http:// or https://", path)
-    elif parts.username or parts.password or parts.query or parts.fragment:
-        reader.add("must be a plain URL, without a user, a query or a fragment: secrets are credentials", path)
+    problem = wrong_with(url)
+    if problem is not None:
+        reader.add(f"{problem}: {FORM}", path)
 
 
 def _index(loaded: Loaded, entry: ModelEntry) -> int:

@@ -190,7 +190,8 @@ class CallAttempt:
         that was interrupted by an overload)."""
         settled, code = outcome_of(error)
         if isinstance(error, UpstreamError):
-            self.learn(usage=error.usage, request_id=error.request_id)
+            self.learn(usage=error.usage, request_id=error.request_id, reported=error.reported)
+            error.reported = None
         return self._end(kind or settled, code, error)
 
     def abandon(self, usage: Usage | None = None) -> Ending:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from interlock.catalog.addresses import FORM, wrong_with
 from interlock.errors import InvalidRequestError
 
 from .turns import refused
@@ -34,26 +34,10 @@ def json_text(value: Mapping[str, Any], what: str) -> str:
 def checked_url(url: str, *, provider: str, model: str) -> str:
     """The address, if a request can be sent to it. Raises `InvalidRequestError` (nothing sent); what it says holds no
     user name and no password."""
-    problem = _wrong_with(url)
+    problem = wrong_with(url)
     if problem is None:
         return url
-    shown = "" if "@" in url else f" {url[:100]!r}"
+    shown = "" if "@" in url or "?" in url else f" {url[:100]!r}"
     raise InvalidRequestError(
-        f"the base_url{shown} of {provider} {problem}: write it as http://HOST:PORT/PATH or https://HOST/PATH",
-        model=model,
-        provider=provider,
-        sent=False,
+        f"the base_url{shown} of {provider} {problem}: {FORM}", model=model, provider=provider, sent=False
     )
-
-
-def _wrong_with(url: str) -> str | None:
-    if not url.isascii() or not url.isprintable() or " " in url:
-        return "holds a character that no address has"
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        return f"is no address ({error})"
-    if parts.scheme not in ("http", "https"):
-        return "begins with neither http:// nor https://"
-    return None if host else "has no host"

@@ -176,10 +176,11 @@ class HttpDecisionClient(AbstractDecisionClient):
             now=self.environment.wall(),
         )
         if status == 413:
-            return ContextWindowExceededError(
+            error = ContextWindowExceededError(
                 str(error), model=error.model, provider=error.provider, status=413, request_id=error.request_id,
                 provider_code=error.provider_code,
             )  # fmt: skip
+        error.reported = self.read_limits(headers)
         return error
 
 

@@ -154,6 +154,8 @@ class UpstreamError(InterlockError):
         #: Whether the provider may have seen the request. False: nothing left this machine.
         self.sent = sent
         self.provider_code = provider_code
+        #: What the answer's headers say of the account's limits, until the attempt has noted it.
+        self.reported: Any = None
 
 
 class RateLimitedError(UpstreamError):

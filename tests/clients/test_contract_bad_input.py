@@ -89,6 +89,8 @@ ADDRESSES = {
     "http://127.0.0.1:8080\n/v1": "a character",
     "http://\ud83d.test/": "a character",
     "http://user:hunter2secret@": "no host",
+    "http://user:hunter2secret@127.0.0.1/": "a user or a password",
+    "http://127.0.0.1/?key=hunter2secret": "a query",
 }
 
 
