@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .answers import as_answer, default_answer
+from .answers import as_answer
 from .buckets import Meter
 from .connection import ClientLeftError, Connection
+from .deciding import answer_to
 from .exchange import UNSET, Answer, Ask, Reply
 from .filling import UnfillableSchemaError
 from .framing import Framer
@@ -199,7 +200,7 @@ class Answering:
         if given is not None and _says_something(given):
             return given
         try:
-            default = default_answer(ask, self._serving.seed)
+            default = answer_to(ask, self._serving.seed)
         except UnfillableSchemaError as error:
             raise WireError(400, f"The schema cannot be obeyed: {error}") from error
         return default if given is None else _completed(given, default)

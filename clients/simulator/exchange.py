@@ -25,6 +25,15 @@ class AskedTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedDecision:
+    """A state and its questions, in the form of the System One wire whatever the wire: `type`, `instructions`,
+    `criteria`."""
+
+    state: Any
+    questions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """A request, read: the same for every wire.
 
@@ -51,6 +60,7 @@ class Ask:
     marks: tuple[tuple[str, float], ...] = ()
     include_usage: bool = False
     logprobs: int | None = None  # top alternatives a token; None: not asked for
+    decision: AskedDecision | None = None
 
 
 NOTHING_ASKED: Final = Ask()

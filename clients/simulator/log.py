@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 from .exchange import NOTHING_ASKED, Ask
 
-Kind = Literal["chat", "count", "models", "other"]
+Kind = Literal["chat", "decision", "count", "models", "other"]
+#: The kinds that ask a model for something.
+ASKING = frozenset(("chat", "decision"))
 Cut = Literal["clean", "close", "reset", "client"]
 
 
@@ -73,8 +75,8 @@ class Goodput:
 
 
 class RequestLog:
-    """Every request, or the last `keep` of them. `total` counts all, `chats` those for an answer, `refused` the 429s of
-    the provider's own limits."""
+    """Every request, or the last `keep` of them. `total` counts all, `chats` those that ask a model, `refused` the 429s
+    of the provider's own limits."""
 
     def __init__(self, keep: int | None = None) -> None:
         self.entries: deque[SeenRequest] = deque(maxlen=keep)
@@ -90,7 +92,7 @@ class RequestLog:
         self.dropped = self.dropped or len(self.entries) == self.entries.maxlen
         self.entries.append(entry)
         self.total += 1
-        self.chats += entry.kind == "chat"
+        self.chats += entry.kind in ASKING
         with self._lock:
             self._open += 1
 
@@ -134,7 +136,7 @@ def measure(
     """
     answered = refused = input_tokens = output_tokens = 0
     for entry in entries:
-        if entry.kind != "chat" or not since_s <= entry.at_s <= until_s:
+        if entry.kind not in ASKING or not since_s <= entry.at_s <= until_s:
             continue
         if entry.status == 429:
             refused += 1

@@ -29,7 +29,8 @@ def _wall() -> datetime:
 
 class SimulatedProvider:
     """A model provider on loopback that speaks Anthropic Messages (Bedrock's Mantle too), OpenAI Responses and chat
-    completions, Bedrock Converse and InvokeModel, whole and streamed, and Gemini; each under its own paths.
+    completions, Bedrock Converse and InvokeModel, whole and streamed, Gemini, and the decisions of TypeSafe, OpenRouter
+    and OpenAI; each under its own paths.
 
     limits: per model as it is named on the wire, "*" for each model not named; one PublishedLimits stands for "*".
         None has no limits.
@@ -47,6 +48,7 @@ class SimulatedProvider:
     automatic_caching: OpenAI Responses and Gemini cache prompts by themselves, as the real ones do; marks always count.
     bedrock_burndown: tokens of a Bedrock limit that one token of output costs.
     mantle_sharing: the Mantle projects that share their data. mantle_shared_only: models served to no others.
+    decision_decimals: how probabilities of decisions are rounded; None: they are not.
     count_tokens: how many tokens a text is taken for.
     keep_requests: how many requests the log keeps; None: all.
 
@@ -79,6 +81,7 @@ class SimulatedProvider:
         bedrock_burndown: float = 1.0,
         mantle_sharing: Iterable[str] = (),
         mantle_shared_only: Iterable[str] = (),
+        decision_decimals: int | None = 2,
         count_tokens: Callable[[str], int] = count_tokens,
         keep_requests: int | None = None,
     ) -> None:
@@ -114,6 +117,7 @@ class SimulatedProvider:
             burndown=bedrock_burndown,
             sharing=frozenset(mantle_sharing),
             shared_only=frozenset(mantle_shared_only),
+            decision_decimals=decision_decimals,
         )
         self._app = SimulatedApp(self._serving, spoken)
         self._server: LoopbackServer | ThreadedServer | None = None
@@ -141,6 +145,16 @@ class SimulatedProvider:
     def openai_url(self) -> str:
         """The base URL for the OpenAI SDK."""
         return f"{self.base_url}/v1"
+
+    @property
+    def systemone_url(self) -> str:
+        """The base URL for the TypeSafe SDK."""
+        return f"{self.base_url}/typesafe"
+
+    @property
+    def openrouter_url(self) -> str:
+        """The base URL for OpenRouter's decisions: `/alpha/decisions` stands under it."""
+        return f"{self.base_url}/api"
 
     @property
     def bedrock_url(self) -> str:

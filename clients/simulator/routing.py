@@ -15,6 +15,7 @@ _BEDROCK = re.compile(
 )
 _GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?P<call>generateContent|streamGenerateContent|countTokens)$")
 _MANTLE = "/anthropic/v1/"  # of bedrock-mantle.{region}.api.aws
+_TYPESAFE = "/typesafe/"  # what the provider's own URL puts before TypeSafe's paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,9 @@ class Wires:
     converse: Wire
     invoke: Wire
     gemini: Wire
+    systemone: Wire
+    openrouter: Wire
+    decisions: Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,12 @@ def _bedrock(wires: Wires, model: str, call: str, path: str, headers: Mapping[st
 def _by_end(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -> tuple[Wire, Kind]:
     if path.endswith("/chat/completions"):
         return wires.chat, "chat"
+    if path.endswith("/systemone"):
+        return wires.systemone, "decision"
+    if path.endswith("/decisions"):
+        return wires.openrouter if path.endswith("/alpha/decisions") else wires.decisions, "decision"
+    if _TYPESAFE in path:
+        return wires.systemone, "models" if path.endswith("/models") else "other"
     if path.endswith("/responses"):
         return wires.responses, "chat"
     if path.endswith("/responses/input_tokens"):

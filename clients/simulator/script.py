@@ -89,7 +89,8 @@ class Step:
 
     def on(self, *, model: str | None = None, wire: str | None = None) -> Step:
         """The same step for one model (as sent on the wire) or one wire only: `anthropic`, `mantle`,
-        `openai` (chat), `openai-responses`, `bedrock-converse`, `bedrock-invoke`, `gemini`."""
+        `openai` (chat), `openai-responses`, `bedrock-converse`, `bedrock-invoke`, `gemini`, `systemone`,
+        `openrouter-decisions`, `openai-decisions`."""
         return replace(self, model=model, wire=wire)
 
     def matches(self, model: str, wire: str) -> bool:
@@ -103,7 +104,8 @@ class Step:
 
     @staticmethod
     def overloaded(message: str | None = None) -> Step:
-        """A 529 `overloaded_error` on the Anthropic wires; a 503 on the others, which have no 529."""
+        """A 529 `overloaded_error` on the Anthropic wires, a 529 on TypeSafe's and OpenRouter's; a 503 on the others,
+        which have no 529."""
         return Step(name="overloaded", failure=Failure(kind="overloaded", message=message))
 
     @staticmethod

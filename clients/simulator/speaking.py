@@ -11,6 +11,8 @@ from .wires import anthropic_reading, openai_reading
 from .wires.anthropic import AnthropicWire
 from .wires.converse import ConverseWire
 from .wires.converse_reading import ConverseReader
+from .wires.decisions import OpenRouterWire, SystemOneWire
+from .wires.decisions_openai import OpenAIDecisionsWire
 from .wires.gemini import GeminiWire
 from .wires.gemini_reading import GeminiReader
 from .wires.invoke import InvokeWire
@@ -31,6 +33,7 @@ def wires(
     burndown: float,
     sharing: frozenset[str],
     shared_only: frozenset[str],
+    decision_decimals: int | None,
 ) -> Wires:
     messages = anthropic_reading.Reader(refused_parameters=anthropic_refuses, seed=seed, strict_schemas=strict_schemas)
     on_bedrock = replace(messages, refused_parameters=frozenset())  # where older models are served, sampling is taken
@@ -48,4 +51,7 @@ def wires(
         converse=ConverseWire(ConverseReader(model=on_bedrock), burndown, invoke.read),
         invoke=invoke,
         gemini=GeminiWire(GeminiReader(seed=seed, caches=automatic_caching)),
+        systemone=SystemOneWire(seed=seed, decimals=decision_decimals),
+        openrouter=OpenRouterWire(seed=seed, decimals=decision_decimals),
+        decisions=OpenAIDecisionsWire(seed=seed, decimals=decision_decimals),
     )

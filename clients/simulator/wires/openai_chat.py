@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from ..deciding import lettered, lettered_distribution
 from ..exchange import Ask, Reply
 from .logprobs import logprobs_of
 from .openai_common import OpenAIWire, data_event, error_body
@@ -65,7 +66,7 @@ class OpenAIChatWire(OpenAIWire):
             ]
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": _finish(reply), "logprobs": None}
         if ask.logprobs is not None and reply.text:
-            choice["logprobs"] = {"content": logprobs_of(reply.text, ask.logprobs), "refusal": None}
+            choice["logprobs"] = {"content": _logprobs(ask, reply.text), "refusal": None}
         return {
             "id": reply.id,
             "object": "chat.completion",
@@ -88,7 +89,7 @@ class OpenAIChatWire(OpenAIWire):
             for piece in reply.pieces or pieces_of(reply.text):
                 chunk = _chunk(reply, {"content": piece}) | usage
                 if ask.logprobs is not None:
-                    logprobs = {"content": logprobs_of(piece, ask.logprobs), "refusal": None}
+                    logprobs = {"content": _logprobs(ask, piece), "refusal": None}
                     chunk = _chunk(reply, {"content": piece}, logprobs=logprobs) | usage
                 yield Event("piece", data_event(chunk))
         for index, call in enumerate(reply.tool_calls):
@@ -103,6 +104,12 @@ class OpenAIChatWire(OpenAIWire):
             last = _chunk(reply, {}) | {"choices": [], "usage": _usage(reply)}
             yield Event("end", data_event(last))
         yield Event("end", b"data: [DONE]\n\n")
+
+
+def _logprobs(ask: Ask, text: str) -> list[dict[str, Any]]:
+    """Of a letter that stands for an option: how probable the others were."""
+    distribution = lettered_distribution(ask.text) if lettered(ask.text) else {}
+    return logprobs_of(text, ask.logprobs or 0, distribution if text.strip() in distribution else {})
 
 
 def _chunk(
