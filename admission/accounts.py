@@ -71,6 +71,8 @@ class Account:
     metered: ClassVar[bool] = False
     #: Whether the clock alone may let somebody go: then `fit_at` is asked.
     timed: ClassVar[bool] = False
+    #: Whether what it has must first be asked for elsewhere: see `sharing`. It is asked for last.
+    asked: ClassVar[bool] = False
     #: An instant that has come but shows a shortfall (rounding) is looked at again so many seconds later.
     tick_s: ClassVar[float] = 1e-4
     #: Only a level may owe: the first demand after a hold passes whatever the level says.
@@ -133,6 +135,9 @@ class Account:
     def cost(self, amount: float) -> float:
         """What `amount` takes of this account, in seconds of the whole of it."""
         raise NotImplementedError
+
+    def watched(self) -> None:
+        """A head has begun to wait for it, and for nothing before it."""
 
     def __lt__(self, other: Any) -> bool:
         return self.name < str(other.name)

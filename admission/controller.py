@@ -7,35 +7,34 @@ moment. A waiting demand is one small object with two callbacks; it has no Task 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import inf
+from typing import TYPE_CHECKING
 
 from interlock.catalog.entry import Limits
-from interlock.errors import AdmissionError
+from interlock.errors import AdmissionError, InterlockError, LeaseLostError
 
-from .accounts import TRANSIT_PART, TRANSIT_S, Account, CustomGate, Gate, HeldAccount, Level
-from .charges import NOTHING, Charge
+from .accounts import TRANSIT_S, Account, CustomGate, Gate, HeldAccount, Level
 from .clock import Clock, Timer
 from .deadlines import Deadlines
 from .delivery import Delivery
-from .demand import AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
-from .growing import Growing
-from .limiter import TokenBucketRateLimiter
+from .demand import AdmissionStatistics, Demand, Explanation, Ticket
 from .line import AT_ONCE, Line
 from .memory import PoolMemory, remember
-from .outcome import CallOutcome, OutcomeKind
 from .pauses import Pauses
 from .pool import Pool
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
 from .registry import Priced, Registry
 from .report import account_statistics, explain, never_fits_error, timeout_error
 from .reservation import Reservation
+from .settling import Settling
 from .waiting import OnGrant, OnRefuse, Waiting
 
-log = logging.getLogger("interlock.admission")
+if TYPE_CHECKING:
+    from .ledger.protocol import Ledger
+    from .sharing.courier import Courier
 
 #: From how many waiting on it pays to forget what can be made again.
 MANY = 1_000
@@ -47,7 +46,8 @@ class Admission:
     `jitter` gives numbers in [0, 1); it only ever lengthens a hold. `transit_s` is how long a request may be on its
     way: a provider's full bucket does not refill before it has arrived, so no level does here. `wall` is the time of
     day, with its zone: limits per day are given back by it (None: the system's). `freeze` keeps the garbage collector
-    away from whoever waits where very many do: see `pauses.py`.
+    away from whoever waits where very many do: see `pauses.py`. `ledger` (opened) shares the pools with other
+    processes; then `close` is to be awaited.
     """
 
     def __init__(
@@ -58,15 +58,16 @@ class Admission:
         transit_s: float = TRANSIT_S,
         freeze: bool = True,
         wall: Callable[[], datetime] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.clock = clock
         self.now = clock.now
-        self._jitter, self._transit_s = jitter, transit_s
         self._line = Line()
+        self._settling = Settling(self._line, clock, self._tell, jitter=jitter, transit_s=transit_s)
         self._registry = Registry(self._line, wall)
         self._delivery = Delivery(self._told)
-        #: Answers under way, for its permits.
-        self.growing = Growing(self)
+        self.growing = self._settling.growing
+        self._courier = None if ledger is None else self._made_courier(ledger)
         self._deadlines, self._pauses = Deadlines(), Pauses(freeze=freeze)
         self._timer: Timer | None = None
         self._timer_at = inf
@@ -75,15 +76,16 @@ class Admission:
 
     # What there is.
 
-    def pool(self, name: str, limits: Limits) -> Pool:
+    def pool(self, name: str, limits: Limits, *, shared: bool = True) -> Pool:
         """The pool of that name, made at the first call. Changed limits are taken over; its levels are kept.
 
-        Whoever waits then waits for the new limits, in its old place.
+        Whoever waits then waits for the new limits, in its old place. Where there is a ledger its levels are there,
+        unless it is not `shared`: its provider ends with this process.
         """
         now = self.now()
         known = self._registry.pools.get(name)
         before = None if known is None else (known.accounts, known.limits.max_concurrent)
-        pool, changed = self._registry.pool(name, limits, now)
+        pool, changed = self._registry.pool(name, limits, now, self._courier if shared else None)
         if changed and before is not None:
             same = before == (pool.accounts, limits.max_concurrent)
             decided = [] if same else self._ask_again(before[0], now)
@@ -118,9 +120,11 @@ class Admission:
         self._tell(self._line.recheck((gate,), now), now)
 
     def remember(self) -> dict[str, PoolMemory]:
-        """What each pool must not forget when this process ends, by its name; fresh ones are left out."""
+        """What each pool must not forget when this process ends, by its name; fresh ones are left out, and shared
+        ones, which the ledger remembers."""
         now = self.now()
-        memories = {name: remember(pool, now) for name, pool in self._registry.pools.items()}
+        pools = self._registry.pools.items()
+        memories = {name: remember(pool, now) for name, pool in pools if pool.link is None}
         return {name: memory for name, memory in memories.items() if not memory.empty}
 
     def levels(self) -> Iterator[Level]:
@@ -149,6 +153,8 @@ class Admission:
         `max_wait_s`.
         """
         now, line = self.now(), self._line
+        if self._courier is not None and self._courier.lease_lost is not None:
+            raise self._courier.lease_lost
         group, amounts, charges = self._registry.price(demand)
         place = NO_TICKET if ticket is None else ticket
         waiting = Waiting(self, demand, group, amounts, charges, on_grant, on_refuse, place, now)
@@ -180,7 +186,7 @@ class Admission:
     def _grant(self, waiting: Waiting) -> None:
         if waiting._charges is None:
             waiting._charges = self._registry.charges(waiting.demand)
-        waiting._answer = Reservation(self, waiting, waiting.demand.calls)
+        waiting._answer = Reservation(self._settling, waiting, waiting.demand.calls)
         self._granted += 1
         self._delivery.put(waiting)
 
@@ -194,7 +200,7 @@ class Admission:
         """`submit`, awaited. Cancelling the await leaves nothing behind."""
         done: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
 
-        def decided(answer: Reservation | AdmissionError) -> None:
+        def decided(answer: Reservation | InterlockError) -> None:
             if done.done():
                 if isinstance(answer, Reservation):
                     answer.release()
@@ -232,11 +238,57 @@ class Admission:
             if waiting.share is not None and waiting._charges and waiting.group.lead.active:
                 waiting.share.credit += waiting.group.cost(waiting.amounts)
             if waiting._charges:
-                for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
-                    level.left(now, n)
+                self._unsend(waiting, now)
             self._tell(self._line.give(waiting.group.accounts, waiting.amounts, now), now)
         self._pauses.went(self._line.waiting)
         return True
+
+    @staticmethod
+    def _unsend(waiting: Waiting, now: float) -> None:
+        """Of a grant that nobody has been told of: nothing of it will be sent."""
+        for level, n in zip(waiting.group.meters, waiting.amounts):  # noqa: B905 - held amounts follow
+            level.left(now, n)
+        for call, charge in zip(waiting.demand.calls, waiting._charges or (), strict=True):
+            if call.pool.link is not None:
+                call.pool.link.unused(charge, call.count)
+
+    # Sharing.
+
+    def _made_courier(self, ledger: Ledger) -> Courier:
+        from .sharing.courier import Courier
+
+        return Courier(
+            ledger,
+            self._line,
+            self.clock,
+            told=lambda accounts: self._tell(self._line.recheck(accounts, now := self.now()), now),
+            charges=lambda waiting: waiting._charges or self._registry.charges(waiting.demand),
+            lost=self._lost,
+        )
+
+    @property
+    def lease_lost(self) -> LeaseLostError | None:
+        """Set once the ledger has given this process up."""
+        return None if self._courier is None else self._courier.lease_lost
+
+    def lose(self, error: LeaseLostError) -> None:
+        """The ledger has given this process up: whoever waits for it is refused, and whoever comes."""
+        if self._courier is not None:
+            self._courier.lose(error)
+
+    def _lost(self, error: LeaseLostError) -> None:
+        now = self.now()
+        for waiting in self._line.everybody():
+            self._line.cancel(waiting, now, REFUSED)
+            assert isinstance(waiting, Waiting)
+            waiting._answer, waiting.seen_at = error, now
+            self._refused += 1
+            self._delivery.put(waiting)
+
+    async def close(self) -> None:
+        """Tell the ledger, if there is one, what it has not been told yet."""
+        if self._courier is not None:
+            await self._courier.close()
 
     # Deciding.
 
@@ -331,148 +383,6 @@ class Admission:
             self._refused += 1
             self._delivery.put(waiting)
         self._tell(decided, now)
-
-    # What a reservation and its permits do.
-
-    def left(self, pool: Pool, waiting: Waiting, charge: Charge, now: float, *, sent: bool = False) -> None:
-        """A call that was granted is being sent, or never will be: its pool refills again, once it has arrived."""
-        transit_s = self._transit_s if sent else 0.0
-        stopped, reshaped = False, pool.reshaped
-        for level in pool.limiter.accounts:
-            if reshaped and level not in waiting.group.accounts:
-                continue
-            part_s = transit_s and TRANSIT_PART * level.capacity * level.unit_s
-            level.left(now + (transit_s if transit_s < part_s else part_s), charge[level.part])
-            if level.watchers and level.watchers[0][2].wake == inf:
-                stopped = True  # its oldest head could not tell when it fits
-        if stopped:
-            self._tell(self._line.recheck(pool.limiter.accounts, now), now)
-
-    def settle(
-        self,
-        pool: Pool,
-        waiting: Waiting,
-        reserved: Charge | None,
-        used: Charge,
-        now: float,
-        sent_at: float = inf,
-        drained: bool = False,
-        grows: bool = False,
-    ) -> None:
-        """One call has ended: give back what it did not use of its reservation, or owe what it used beyond.
-
-        The workflow's share is corrected by the same, in seconds of the pool. `drained`: a 429 has emptied the pool,
-        so what the refused calls took is gone from it; giving it back would send the next burst. Only a debt is eased.
-        A level that came into the catalog after the grant was never charged, and has nothing to give back; nor has a
-        window that opened after the call was `sent_at` (inf: it never was), nor a level that has been full since.
-        """
-        pool.settled += 1
-        taken = NOTHING if reserved is None else reserved
-        levels, reshaped = pool.limiter.accounts, pool.reshaped
-        if not (self._line.waiting or reshaped or drained):
-            for level in levels:  # nobody to wake, no share to correct: the common case, kept short
-                part = level.part
-                back = taken[part] - used[part]
-                if back < 0 or (back and (level.was_full_at <= sent_at or grows)):
-                    level.give(now, back)
-            return
-        backs: list[float] = []
-        before = after = 0.0
-        for level in levels:
-            part, unit_s = level.part, level.unit_s
-            a, b = taken[part], used[part]
-            if reshaped:
-                if level not in waiting.group.accounts:
-                    a = 0.0
-                elif sent_at < level.opened_at:
-                    a = min(a, b)
-            back = a - b
-            a, b = a * unit_s, b * unit_s
-            before, after = a if a > before else before, b if b > after else after
-            if back > 0 and level.was_full_at > sent_at and not grows:
-                back = 0.0  # the provider's bucket has been full since: there the difference is gone
-            if drained and back > 0 and not level.per_day:
-                back = min(back, max(-level.level(now), 0.0))
-            backs.append(back)
-        lead = waiting.group.lead
-        if waiting.share is not None and lead is levels[0] and lead.active:
-            waiting.share.credit += before - after
-        self._tell(self._line.give(levels, backs, now), now)
-
-    def owe(self, pool: Pool, reserved: Charge, output_tokens: float) -> Charge:
-        """An answer under way has grown beyond its reservation: owe that at once. Returns its whole charge."""
-        whole = reserved._replace(
-            tokens=reserved.tokens + output_tokens, output_tokens=reserved.output_tokens + output_tokens
-        )
-        more = [a - b for a, b in zip(pool.select(reserved), pool.select(whole), strict=True)]
-        self._line.give(pool.limiter.accounts, more, self.now())
-        return whole
-
-    def charge_more(self, call: CallCharge, reserved: Charge | None, kind: Hashable = None) -> Charge:
-        """A call that was not declared, or not that large: owe the difference at once. Returns its whole charge."""
-        now = self.now()
-        pool = call.pool
-        whole = pool.charge(call, kind)
-        if reserved is not None:
-            whole = Charge(*[max(a, b) for a, b in zip(whole, reserved, strict=True)])
-            more = [b - a for a, b in zip(pool.select(reserved), pool.select(whole), strict=True)]
-        else:
-            more = list(pool.select(whole))
-        self._line.give(pool.limiter.accounts, [-n for n in more], now)
-        return whole
-
-    def learn(self, pool: Pool, outcome: CallOutcome, epoch: int, sent_at: float, reserved: Charge | None) -> None:
-        """What a call's end says about its pool: the throttle's signals, and the limits in the provider's headers."""
-        now, limiter, kind, moved = self.now(), pool.limiter, outcome.kind, False
-        if kind is OutcomeKind.COMPLETED:
-            moved = limiter.succeeded(now, epoch)
-        elif kind is OutcomeKind.RATE_LIMITED:
-            moved = limiter.rate_limited(now, outcome.retry_after_s, epoch, self._jitter(), reserved or NOTHING)
-        elif kind is OutcomeKind.OVERLOADED:
-            moved = limiter.overloaded(now)
-        elif outcome.day_spent:
-            moved = limiter.day_spent(now, outcome.retry_after_s, epoch)
-            if moved:
-                log.warning(
-                    "pool %s: the provider says that a limit per day is used up; %s", pool.name, limiter.closing(now)
-                )
-        if outcome.reported:
-            moved = self._adopt(limiter, outcome, sent_at, now) or moved
-        if moved:
-            self._tell(self._line.recheck(limiter.accounts, now), now)
-
-    @staticmethod
-    def _adopt(limiter: TokenBucketRateLimiter, outcome: CallOutcome, sent_at: float, now: float) -> bool:
-        known = set(limiter.adopted)
-        changed = limiter.reported(now, sent_at, outcome.reported)
-        for dimension, (before, after) in changed.items():
-            if dimension not in known:
-                log.warning(
-                    "pool %s: the provider reports %s = %g a minute, the catalog says %g; the reported limit is used "
-                    "(write it into the catalog, or `fixed: true` to keep yours)",
-                    limiter.name,
-                    dimension,
-                    after,
-                    before,
-                )
-        return bool(changed)
-
-    def end(self, waiting: Waiting) -> None:
-        """A job has ended: what it holds comes back."""
-        group = waiting.group
-        held = group.held
-        if not held:
-            return
-        now = self.now()
-        seconds, amounts, i = now - waiting.seen_at, waiting.amounts, group.metered
-        for gate in held:
-            gate.held_for(seconds)
-        if self._line.waiting:
-            self._tell(self._line.give(held, amounts[i:], now), now)
-            return
-        for gate in held:
-            gate.give(now, amounts[i])
-            i += 1
 
     # Looking.
 

@@ -16,9 +16,9 @@ from .charges import Charge
 
 if TYPE_CHECKING:
     from .clock import Timer
-    from .controller import Admission
     from .expected import Outputs
     from .reservation import Permit
+    from .settling import Settling
 
 #: Seconds between two looks.
 EVERY_S = 0.5
@@ -27,10 +27,10 @@ EVERY_S = 0.5
 class Growing:
     """The permits of one `Admission` whose answers are under way and metered as they grow."""
 
-    __slots__ = ("_admission", "_loop", "_outgrown", "_permits", "_timer")
+    __slots__ = ("_loop", "_outgrown", "_permits", "_settling", "_timer")
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+    def __init__(self, settling: Settling) -> None:
+        self._settling = settling
         self._permits: dict[Permit, float] = {}  # what each is guessed to have put out
         self._outgrown: set[Outputs] = set()
         self._timer: Timer | None = None
@@ -51,7 +51,7 @@ class Growing:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             self._loop = None  # a clock moved by hand needs none
-        self._timer = self._admission.clock.call_at(now + EVERY_S, self._look)
+        self._timer = self._settling.clock.call_at(now + EVERY_S, self._look)
 
     def end(self, permit: Permit) -> None:
         self._permits.pop(permit, None)
@@ -63,7 +63,7 @@ class Growing:
         self._outgrown.clear()
         if not self._permits:
             return
-        now = self._admission.clock.now()
+        now = self._settling.clock.now()
         for permit, before in self._permits.items():
             call = permit.call
             known = call.pool.expected.known(call.key, permit.waiting.demand.kind)[0]
@@ -83,9 +83,9 @@ class Growing:
         granted, reserved = permit.unproduced, permit.reserved
         if granted is not None:
             taken = min(guess - before, granted.output_tokens)
-            self._admission.left(permit.call.pool, permit.waiting, Charge(0, taken, 0, taken), self._admission.now())
+            self._settling.left(permit.call.pool, permit.waiting, Charge(0, taken, 0, taken), self._settling.now())
             rest = granted.output_tokens - taken
             permit.unproduced = Charge(0, rest, 0, rest) if rest > 0 else None
         if reserved is not None and guess > reserved.output_tokens:
             more = guess - reserved.output_tokens
-            permit.reserved = self._admission.owe(permit.call.pool, reserved, more)
+            permit.reserved = self._settling.owe(permit.call.pool, reserved, more)

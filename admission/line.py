@@ -73,6 +73,10 @@ class Line:
             group = self._groups[accounts] = Group(accounts)
         return group
 
+    def everybody(self) -> list[Waiter]:
+        """Whoever waits, in no order."""
+        return [waiter for group in self._groups.values() for waiter in group.everybody()]
+
     # Coming and going.
 
     def take_now(self, waiter: Waiter, workflow: str, now: float) -> bool:
@@ -130,19 +134,16 @@ class Line:
             if not group.waiting or not any(account in accounts for account in group.accounts):
                 continue
             touched.update(group.accounts)
-            here = [waiter for _, _, waiter in group.returned]
-            here += [waiter for flow in group.flows.values() for waiter in flow]
+            here = group.everybody()
             if group.head is not None:
-                here.append(group.head)
                 self._unpark(group, now)
             group.returned.clear()
             group.heap.clear()
             group.flows.clear()
             for waiter in here:
-                if waiter.state == WAITING:
-                    self._count(waiter, -1)
-                    waiter.flow = None
-                    left.append(waiter)
+                self._count(waiter, -1)
+                waiter.flow = None
+                left.append(waiter)
         left.sort(key=lambda waiter: (waiter.rank, waiter.ticket, waiter.since))
         return left, touched
 
@@ -223,7 +224,10 @@ class Line:
 
     def _short(self, group: Group, amounts: Sequence[float], rank: int, ticket: int, now: float) -> Account | None:
         """The first account that cannot give its part to (rank, ticket), or None if all can."""
-        for account, n in zip(group.accounts, amounts):  # noqa: B905 - the hot loop; lengths were checked on entry
+        accounts, order = group.accounts, group.asked_last
+        if order is not None:  # nothing is asked for elsewhere by whoever cannot go here
+            accounts, amounts = tuple([accounts[i] for i in order]), [amounts[i] for i in order]
+        for account, n in zip(accounts, amounts):  # noqa: B905 - the hot loop; lengths were checked on entry
             room = account.free(now) - n + EPS
             if account.claims:
                 older = False
@@ -388,6 +392,7 @@ class Line:
         if not account.watchers:
             account.short_since = now
         insert(account.watchers, (head.rank, group.ticket, group))
+        account.watched()
         self._arm(group, now)
 
     def _arm(self, group: Group, now: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from datetime import datetime
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from interlock.catalog.entry import Limits
 
@@ -15,15 +16,32 @@ from .expected import ExpectedOutput
 from .limiter import TokenBucketRateLimiter, rates_of
 from .throttle import Throttle
 
+if TYPE_CHECKING:
+    from .sharing.link import PoolLink
+
 
 class Pool:
     """What calls on one pool draw on. Made by `Admission.pool`, once per name."""
 
-    __slots__ = ("accounts", "expected", "gate", "limiter", "limits", "name", "reshaped", "select", "settled")
+    __slots__ = ("accounts", "expected", "gate", "limiter", "limits", "link", "name", "reshaped", "select", "settled")
 
-    def __init__(self, name: str, limits: Limits, now: float, wall: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        now: float,
+        wall: Callable[[], datetime] | None = None,
+        link: PoolLink | None = None,
+    ) -> None:
         self.name, self.limits = name, limits
-        self.limiter = TokenBucketRateLimiter.of(name, limits, now, wall=wall)
+        #: Where it is shared with other processes: what this one has of it.
+        self.link = link
+        if link is None:
+            self.limiter = TokenBucketRateLimiter.of(name, limits, now, wall=wall)
+        else:
+            from .sharing.limiter import SharedLimiter
+
+            self.limiter = SharedLimiter.of_link(link, limits, now, wall)
         self.gate: CountingGate | None = None
         self.accounts: tuple[Account, ...] = ()
         #: From a charge, the counts that this pool's levels meter, in the order of `limiter.accounts`.
@@ -52,7 +70,7 @@ class Pool:
         if slots is None:
             self.gate = None
         elif self.gate is None:
-            self.gate = CountingGate(f"{self.name}:concurrent", slots)
+            self.gate = self._slots(f"{self.name}:concurrent", slots)
         else:
             self.gate.capacity = slots
         levels = self.limiter.accounts
@@ -60,6 +78,13 @@ class Pool:
         self.reshaped |= self.limiter.windowed
         parts = [level.part for level in levels]
         self.select = itemgetter(*parts) if len(parts) > 1 else itemgetter(slice(parts[0], parts[0] + 1))
+
+    def _slots(self, name: str, slots: int) -> CountingGate:
+        if self.link is None:
+            return CountingGate(name, slots)
+        from .sharing.accounts import SharedGate
+
+        return SharedGate(name, slots, self.link)
 
     def charge(self, call: CallCharge, kind: Hashable = None) -> Charge:
         """What one call of this size is charged at its start; `kind` is what calls of its like have in common."""

@@ -128,6 +128,7 @@ class Group:
 
     __slots__ = (
         "accounts",
+        "asked_last",
         "flows",
         "granted",
         "head",
@@ -159,6 +160,9 @@ class Group:
         self.held: tuple[Gate, ...] = tuple([account for account in accounts if isinstance(account, Gate)])
         #: Whether each of them knows by itself what it can give at once, and takes it back without a trace.
         self.plain = all(type(account) in PLAIN for account in accounts)
+        #: Where some accounts are filled from elsewhere: the places of all, those last. None where there are none.
+        order = sorted(range(len(accounts)), key=lambda place: accounts[place].asked)
+        self.asked_last: tuple[int, ...] | None = tuple(order) if any(each.asked for each in accounts) else None
         self.flows: dict[tuple[int, str], Flow] = {}
         self.heap: list[tuple[int, float, int, Flow]] = []  # virtual times as they were when pushed: mended when met
         self.returned: list[tuple[int, int, Waiter]] = []  # whoever has a ticket and is not the head
@@ -168,6 +172,13 @@ class Group:
         self.wake = inf
         self.waiting = self.granted = self.refused = 0
         self.lead.groups.append(self)
+
+    def everybody(self) -> list[Waiter]:
+        """Whoever waits in it, in no order."""
+        here = [waiter for _, _, waiter in self.returned]
+        here += [waiter for flow in self.flows.values() for waiter in flow]
+        here = [waiter for waiter in here if waiter.state == WAITING]
+        return here if self.head is None else [*here, self.head]
 
     def cost(self, amounts: Sequence[float]) -> float:
         """Seconds of its leading pool: of the dimension of which it takes the most."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from interlock.catalog.entry import Limits
 
@@ -14,6 +15,9 @@ from .line import Line
 from .memory import PoolMemory, recall
 from .pool import Pool
 from .queues import Group
+
+if TYPE_CHECKING:
+    from .sharing.courier import Courier
 
 Priced = tuple[Group, tuple[float, ...], tuple[Charge, ...]]
 
@@ -62,15 +66,19 @@ class Registry:
         #: What a demand that names nothing draws on.
         self._nothing = OpenLevel("(nothing)")
 
-    def pool(self, name: str, limits: Limits, now: float) -> tuple[Pool, bool]:
-        """The pool of that name, and whether its limits have changed with this call."""
+    def pool(self, name: str, limits: Limits, now: float, courier: Courier | None = None) -> tuple[Pool, bool]:
+        """The pool of that name, and whether its limits have changed with this call. `courier`: it is shared."""
         pool = self.pools.get(name)
         if pool is None:
-            pool = self.pools[name] = Pool(name, limits, now, self._wall)
-            self._carry_over(pool, now)
+            link = None if courier is None else courier.link(name, limits)
+            pool = self.pools[name] = Pool(name, limits, now, self._wall, link)
+            if link is None:
+                self._carry_over(pool, now)
             return pool, False
         if pool.limits == limits:
             return pool, False
+        if pool.link is not None and courier is not None:
+            courier.link(name, limits)
         pool.update(limits, now)
         self._shapes.clear()
         return pool, True
@@ -80,7 +88,7 @@ class Registry:
         for name, memory in memories.items():
             self._memories.setdefault(name, []).append((memory, read_at, crashed))
             pool = self.pools.get(name)
-            if pool is not None:
+            if pool is not None and pool.link is None:
                 self._carry_over(pool, now)
 
     def _carry_over(self, pool: Pool, now: float) -> None:

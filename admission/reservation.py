@@ -21,7 +21,7 @@ from .demand import CallCharge, Demand, Ticket
 from .outcome import CallOutcome, OutcomeKind
 
 if TYPE_CHECKING:
-    from .controller import Admission
+    from .settling import Settling
     from .waiting import Waiting
 
 OPEN, SENT, CLOSED = range(3)
@@ -37,12 +37,20 @@ class Permit:
     """One wire request: see `CallPermit`. `reserved` is what stands charged for it, None where it is unmetered."""
 
     __slots__ = (
-        "_admission", "_epoch", "_state", "call", "reserved", "sent_at", "undeclared", "unproduced", "waiting"
+        "_epoch",
+        "_settling",
+        "_state",
+        "call",
+        "reserved",
+        "sent_at",
+        "undeclared",
+        "unproduced",
+        "waiting"
     )  # fmt: skip
 
     def __init__(
         self,
-        admission: Admission,
+        settling: Settling,
         waiting: Waiting,
         call: CallCharge,
         reserved: Charge | None,
@@ -50,7 +58,7 @@ class Permit:
         undeclared: bool,
         granted: Charge | None,
     ) -> None:
-        self._admission, self.waiting, self.call, self._epoch = admission, waiting, call, epoch
+        self._settling, self.waiting, self.call, self._epoch = settling, waiting, call, epoch
         #: What of the grant the provider has not taken from its bucket yet; None: nothing.
         self.unproduced = granted
         self.reserved, self.undeclared = reserved, undeclared
@@ -69,15 +77,15 @@ class Permit:
         if self._state != OPEN:
             return
         self._state = SENT
-        admission, call, granted = self._admission, self.call, self.unproduced
-        self.sent_at = now = admission.now()
+        settling, call, granted = self._settling, self.call, self.unproduced
+        self.sent_at = now = settling.now()
         if granted is not None:
             if call.accounting.output == "expected":
                 granted, self.unproduced = arriving(call.accounting, granted)
-                admission.growing.begin(self, now)
+                settling.growing.begin(self, now)
             else:
                 self.unproduced = None
-            admission.left(call.pool, self.waiting, granted, now, sent=True)
+            settling.left(call.pool, self.waiting, granted, now, sent=True)
         throttle = call.pool.limiter.throttle
         # Sent into a hold by a job that was granted before it: its 429 would be old news.
         if now >= throttle.held_until:
@@ -85,24 +93,24 @@ class Permit:
 
     def close(self, outcome: CallOutcome) -> None:
         """Settle it, teach the throttle, adopt reported limits. Only the first call counts."""
-        state, admission, call, waiting = self._state, self._admission, self.call, self.waiting
+        state, settling, call, waiting = self._state, self._settling, self.call, self.waiting
         if state == CLOSED:
             return
         self._state = CLOSED
-        now, pool, kind, reserved = admission.now(), call.pool, outcome.kind, self.reserved
+        now, pool, kind, reserved = settling.now(), call.pool, outcome.kind, self.reserved
         if call.accounting.output == "expected":
-            admission.growing.end(self)
+            settling.growing.end(self)
         if self.unproduced is not None:
-            admission.left(pool, waiting, self.unproduced, now)
+            settling.left(pool, waiting, self.unproduced, now)
         if state == OPEN or kind is UNSENT:
-            admission.settle(pool, waiting, reserved, NOTHING, now)
+            settling.settle(pool, waiting, reserved, NOTHING, now)
             return
         if kind is not COMPLETED or outcome.reported or not pool.limiter.throttle.calm:
             # A hold must stand before anything is given back, or what comes back would be sent into it.
-            admission.learn(pool, outcome, self._epoch, self.sent_at, reserved)
+            settling.learn(pool, outcome, self._epoch, self.sent_at, reserved)
         used = self._used(kind, outcome, now)
         grows = call.accounting.output == "expected"  # charged as it grows, and not when it was sent
-        admission.settle(pool, waiting, reserved, used, now, self.sent_at, kind is RATE_LIMITED, grows)
+        settling.settle(pool, waiting, reserved, used, now, self.sent_at, kind is RATE_LIMITED, grows)
 
     def _used(self, kind: OutcomeKind, outcome: CallOutcome, now: float) -> Charge:
         reserved, usage, call = self.reserved or REQUEST_ONLY, outcome.usage, self.call
@@ -119,10 +127,10 @@ class Permit:
 class Reservation:
     """What a job was granted, until `release`."""
 
-    __slots__ = ("_admission", "_epochs", "_first", "_more", "_unused", "_waiting", "released")
+    __slots__ = ("_epochs", "_first", "_more", "_settling", "_unused", "_waiting", "released")
 
-    def __init__(self, admission: Admission, waiting: Waiting, calls: tuple[CallCharge, ...]) -> None:
-        self._admission, self._waiting = admission, waiting
+    def __init__(self, settling: Settling, waiting: Waiting, calls: tuple[CallCharge, ...]) -> None:
+        self._settling, self._waiting = settling, waiting
         #: Of each of its calls, for how many no permit was asked yet.
         self._unused: tuple[int, ...] = (1,)
         if len(calls) == 1 and calls[0].count == 1:
@@ -195,8 +203,8 @@ class Reservation:
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
             )
-            reserved = self._admission.charge_more(call, reserved, waiting.demand.kind)
-        permit = Permit(self._admission, waiting, call, reserved, self._epochs[index], undeclared, granted)
+            reserved = self._settling.charge_more(call, reserved, waiting.demand.kind)
+        permit = Permit(self._settling, waiting, call, reserved, self._epochs[index], undeclared, granted)
         if self._first is None:
             self._first = permit
         elif isinstance(self._more, list):
@@ -232,13 +240,13 @@ class Reservation:
             if unused:
                 self._give_back()
                 break
-        self._admission.end(self._waiting)
+        self._settling.end(self._waiting)
 
     def _give_back(self) -> None:
         """What its calls were granted for which no permit was asked."""
-        admission, waiting = self._admission, self._waiting
-        now = admission.now()
+        settling, waiting = self._settling, self._waiting
+        now = settling.now()
         for call, charge, unused in zip(waiting.demand.calls, waiting._charges or (), self._unused):  # noqa: B905 - none where unmetered
             for _ in range(unused):
-                admission.left(call.pool, waiting, charge, now)
-                admission.settle(call.pool, waiting, charge, NOTHING, now)
+                settling.left(call.pool, waiting, charge, now)
+                settling.settle(call.pool, waiting, charge, NOTHING, now)

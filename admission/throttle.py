@@ -139,6 +139,10 @@ class Throttle:
         self._last_step = self._measured_from = self._refilled_at = max(now, self.held_until)
         self.calm = self._limit == 1.0 and not self.closed(now)
 
+    def mirror(self, slowdown: float) -> None:
+        """What is shared with other processes, and decided elsewhere."""
+        self._limit, self._overload = slowdown, 1.0
+
     def closed(self, now: float) -> bool:
         """Whether a hint above 60 s is still in force: only a probe passes."""
         return now < self.closed_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from interlock.errors import AdmissionError
+from interlock.errors import InterlockError
 
 from .charges import Charge
 from .demand import Demand
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .controller import Admission
 
 OnGrant = Callable[[Reservation], None]
-OnRefuse = Callable[[AdmissionError], None]
+OnRefuse = Callable[[InterlockError], None]
 STATES = ("waiting", "granted", "refused", "cancelled")
 
 
@@ -51,7 +51,7 @@ class Waiting(Waiter):
         self._charges: tuple[Charge, ...] | None = charges
 
     #: From the decision to its delivery. A reservation is made at the grant: it carries the epoch of that moment.
-    _answer: Reservation | AdmissionError | None
+    _answer: Reservation | InterlockError | None
 
     def look(self) -> None:
         """What its answers are expected to put out may have been learnt while it waited."""
