@@ -24,7 +24,7 @@ A share
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from interlock.errors import InterlockError
@@ -47,11 +47,17 @@ class UnknownPoolError(KeyError, InterlockError):
 
 
 def exchange(
-    books: Mapping[str, PoolBook], message: Message, now: float, *, transit_s: float = TRANSIT_S
+    books: Mapping[str, PoolBook],
+    message: Message,
+    now: float,
+    *,
+    transit_s: float = TRANSIT_S,
+    given: Collection[int] | None = None,
 ) -> tuple[list[int], list[float]]:
     """Apply `message` to `books`, which has every pool it touches. Returns what was granted and the pools' states.
 
-    The states are flat numbers, as `wire.py` reads them. UnknownPoolError leaves everything as it was.
+    The states are flat numbers, as `wire.py` reads them. `given`: exactly these asks were granted once already, and are
+    taken whatever there is. UnknownPoolError leaves everything as it was.
     """
     names = message.pools()
     for name in names:
@@ -63,7 +69,13 @@ def exchange(
         book = books[settle.pool]
         _settle(book.pool, _own(book, message.fence), settle, now, transit_s)
     desks = {name: Desk(books[name], message.fence, now) for name in names}
-    granted = [place for place, ask in enumerate(message.asks) if _ask(desks, ask)]
+    if given is None:
+        granted = [place for place, ask in enumerate(message.asks) if _ask(desks, ask)]
+    else:
+        granted = sorted(given)
+        for place in granted:
+            for part in message.asks[place].parts:
+                desks[part.pool].take(part)
     states: list[float] = []
     for name in names:
         states += desks[name].close()
@@ -239,7 +251,7 @@ class Desk:
             return True
         return any(level.need(part.charge) > level.capacity + EPS for level in pool.levels)
 
-    def take(self, ask: Ask, part: Part) -> None:
+    def take(self, part: Part) -> None:
         for i, n in enumerate(self.needs(part.charge, part.slots)):
             self.room[i] -= n
             self.taken[i] += n
@@ -338,7 +350,7 @@ def _ask(desks: Mapping[str, Desk], ask: Ask) -> bool:
             desk.set_aside(ask, part, short=here)
         return False
     for desk, part in parts:
-        desk.take(ask, part)
+        desk.take(part)
     return True
 
 
