@@ -13,7 +13,7 @@
     pricing    what a usage costs
     pricebook  which entry's prices hold for a wire id
     days       when a limit per day begins anew
-    editing    a catalog file with a few words changed, and every other byte as it was
+    editing    a catalog file with a few words changed, and every other byte as it was; adding: with entries put in
     tokens     the offline estimate of input tokens, corrected by what providers report; cut: a text cut to so many
 
 Everyone may import it; it imports nothing of Interlock but `interlock.errors`. A name is loaded on its first use, so a

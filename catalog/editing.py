@@ -1,4 +1,5 @@
 """Changes to the text of a catalog file that leave everything else in it as it is: order, comments, indents, line ends.
+Here statuses; `adding` puts in what is new.
 
 The file is parsed for where things stand (PyYAML's marks), and only there is text put in or replaced. Pure: text in,
 text out. Whoever writes the result loads it first.
@@ -7,11 +8,9 @@ text out. Whoever writes the result loads it first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
-from typing import Any
 
 import yaml
 
@@ -23,16 +22,6 @@ from .words import Status
 #: Stands behind a status that was set by `interlock catalog discover`, and only by it.
 _MARK = re.compile(r" *(?:#|;) (?:unlisted|unreachable) since \d{4}-\d{2}-\d{2} \(interlock catalog discover\)")
 
-_WORD = re.compile(r"[A-Za-z][\w./@+-]*(:[\w./@+-]+)*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEntry:
-    """An entry to be put in: its fields as the file has them, and what is to be said of it in comments."""
-
-    fields: Mapping[str, Any]
-    comments: Sequence[str] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class _Change:
@@ -43,9 +32,8 @@ class _Change:
 
 def marked_by_discover(text: str, file: str) -> frozenset[str]:
     """The ids of the entries whose status `interlock catalog discover` has set."""
-    return frozenset(
-        name for name, node in _entries(text, file).items() if (own := _status(node)) and _mark_on_line(text, own)
-    )
+    entries = _entries(text, file)
+    return frozenset(name for name, node in entries.items() if _is_marked(text, node, entries.values()))
 
 
 def with_status(text: str, file: str, wanted: Mapping[str, Status], today: date) -> str:
@@ -54,62 +42,52 @@ def with_status(text: str, file: str, wanted: Mapping[str, Status], today: date)
     entries = _entries(text, file)
     changes: list[_Change] = []
     for name, status in wanted.items():
-        changes += _set_status(text, file, entries[name], name, status, today)
+        changes += _set_status(text, file, entries[name], name, status, today, entries.values())
     return _applied(text, changes)
 
 
-def with_entries(text: str, file: str, entries: Sequence[NewEntry], heading: str) -> str:
-    """The text with entries put in behind the last one. Raises `CatalogError` where `models` is no plain list."""
-    if not entries:
-        return text
-    models = _models(text, file)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    line = models.start_mark.line + 1
-    if isinstance(models, yaml.SequenceNode) and models.flow_style and models.value:
-        raise CatalogError(
-            "is written in brackets: entries can be put into a list with a dash a line", file=file, line=line,
-            key="models",
-        )  # fmt: skip
-    if isinstance(models, yaml.SequenceNode) and models.value:
-        at, indent = _line_end(text, _last_index(models)), models.start_mark.column
-    else:  # `models: []`, or nothing behind it
-        start, end = models.start_mark.index, models.end_mark.index
-        text = text[:start].rstrip(" ") + text[end:]
-        at, indent = _line_end(text, len(text[:start].rstrip(" "))), 2
-    pad = " " * indent
-    lines = ["", f"{pad}# {heading}"]
-    for entry in entries:
-        lines += [f"{pad}# {comment}" for comment in entry.comments]
-        first, *rest = _written(entry.fields).splitlines()
-        lines += [f"{pad}- {first}", *(f"{pad}  {each}" for each in rest)]
-    return text[:at] + newline.join(lines) + text[at:]
-
-
 def _set_status(
-    text: str, file: str, node: yaml.MappingNode, name: str, status: Status, today: date
+    text: str, file: str, node: yaml.MappingNode, name: str, status: Status, today: date, others: Collection[yaml.Node]
 ) -> Iterator[_Change]:
     own, mark = _status(node), f"{status.value} since {today:%Y-%m-%d} (interlock catalog discover)"
     closed = status is not Status.OPEN
     if own is not None:
         yield _Change(own.start_mark.index, own.end_mark.index, status.value)
-        yield _remark(text, own.end_mark.index, mark if closed else "")
+        yield _remark(text, _behind(node, own), mark if closed else "", others)
     elif node.flow_style:
         end = node.end_mark.index - 1
         while text[end - 1].isspace() or text[end - 1] == ",":
             end -= 1
         yield _Change(end, end, f", status: {status.value}")
-        yield _remark(text, node.end_mark.index, mark if closed else "")
+        yield _remark(text, node.end_mark.index, mark if closed else "", others)
     else:
         key = node.value[0][0].start_mark
-        at = _line_end(text, _last_index(node))
+        at = line_end(text, last_index(node))
         newline = "\r\n" if "\r\n" in text else "\n"
         comment = f"  # {mark}" if closed else ""
         yield _Change(at, at, f"{newline}{' ' * key.column}status: {status.value}{comment}")
 
 
-def _remark(text: str, index: int, mark: str) -> _Change:
-    """The mark at the end of a line: put there, replaced or taken away. A comment of somebody else's stays."""
-    end = _line_end(text, index)
+def _behind(node: yaml.MappingNode, status: yaml.Node) -> int:
+    """Where the comment on a status may begin: behind it, or behind the entry where that ends on the same line."""
+    same = node.flow_style and node.end_mark.line == status.end_mark.line
+    return int((node if same else status).end_mark.index)
+
+
+def _ends_its_line(text: str, index: int, others: Collection[yaml.Node]) -> bool:
+    """Whether the comment at the end of this line belongs to what ends at this place: no entry follows on it."""
+    end = line_end(text, index)
+    return not any(index <= other.start_mark.index < end for other in others)
+
+
+def _remark(text: str, index: int, mark: str, others: Collection[yaml.Node]) -> _Change:
+    """The mark at the end of a line: put there, replaced or taken away. A comment of somebody else's stays. Where
+    another entry follows on the line, the line is broken: each entry has its own comment."""
+    if not _ends_its_line(text, index, others):
+        after = index + len(text[index:]) - len(text[index:].lstrip(" ,"))
+        newline = "\r\n" if "\r\n" in text else "\n"
+        return _Change(index, after, f",  # {mark}{newline}    " if mark else text[index:after])
+    end = line_end(text, index)
     rest = text[index:end]
     kept = _MARK.sub("", rest)
     if mark:
@@ -117,8 +95,12 @@ def _remark(text: str, index: int, mark: str) -> _Change:
     return _Change(index, end, kept)
 
 
-def _mark_on_line(text: str, node: yaml.Node) -> bool:
-    return _MARK.search(text[node.end_mark.index : _line_end(text, node.end_mark.index)]) is not None
+def _is_marked(text: str, node: yaml.MappingNode, others: Collection[yaml.Node]) -> bool:
+    own = _status(node)
+    if own is None:
+        return False
+    index = _behind(node, own)
+    return _ends_its_line(text, index, others) and _MARK.search(text[index : line_end(text, index)]) is not None
 
 
 def _applied(text: str, changes: Sequence[_Change]) -> str:
@@ -158,17 +140,17 @@ def _is_scalar(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode)
 
 
-def _last_index(node: yaml.Node) -> int:
+def last_index(node: yaml.Node) -> int:
     """Where the last thing in a node ends. A block's own mark lies behind the comments that follow it, and an alias has
     the marks of what it stands for: its key is before it, on the same line."""
     own = node.end_mark.index if _is_scalar(node) or getattr(node, "flow_style", False) else node.start_mark.index
     if not isinstance(node, yaml.CollectionNode):
         return own
     inner = [each for item in node.value for each in (item if isinstance(item, tuple) else (item,))]
-    return max([own, *map(_last_index, inner)])
+    return max([own, *map(last_index, inner)])
 
 
-def _line_end(text: str, index: int) -> int:
+def line_end(text: str, index: int) -> int:
     """The end of the line on which index lies: before its line break."""
     if index > 0 and text[index - 1] == "\n":  # behind a block of text, which ends with its line
         index -= 1
@@ -176,30 +158,3 @@ def _line_end(text: str, index: int) -> int:
     end = text.find("\n", index)
     end = len(text) if end < 0 else end
     return end - 1 if end > index and text[end - 1] == "\r" else end
-
-
-class _Plain(yaml.SafeDumper):
-    """Numbers and dates as a person writes them."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    """In quotes where a reader could take it for something else: 1e6 is a number to some."""
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if _WORD.fullmatch(value) else '"')
-
-
-_Plain.add_representer(Decimal, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:float", f"{value:f}"))
-_Plain.add_representer(str, _text)
-
-
-def _written(fields: Mapping[str, Any]) -> str:
-    """A field a line; what is inside a field stays on its line."""
-    lines = []
-    for name, value in fields.items():
-        shown = yaml.dump(
-            value, Dumper=_Plain, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
-        )
-        lines.append(f"{name}: {shown.removesuffix('...' + chr(10)).rstrip(chr(10))}")
-    return "\n".join(lines)

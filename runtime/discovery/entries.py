@@ -14,11 +14,12 @@ from enum import Enum
 from functools import cache
 from itertools import chain, count
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
 from interlock.catalog import Catalog, ModelEntry
-from interlock.catalog.editing import NewEntry
+from interlock.catalog.adding import NewEntry
 from interlock.catalog.pricebook import candidates
 from interlock.catalog.words import Grade, Kind, Status
 from interlock.clients.listing import ListedModel
@@ -35,6 +36,7 @@ _ITS_OWN = frozenset({
 
 def entry_for(model: ListedModel, account: Account, catalog: Catalog, taken: Collection[str], today: date) -> NewEntry:
     known, same_way = _known(model, account.provider)
+    pools: dict[str, dict[str, Any]] = {}
     fields: dict[str, Any] = {"id": _free_id(known.id if known and same_way else model.wire_model_id, account, taken)}
     comments = [_plain(model.name)] if model.name and model.name != model.wire_model_id else []
     if known is None:
@@ -44,8 +46,15 @@ def entry_for(model: ListedModel, account: Account, catalog: Catalog, taken: Col
         )
     elif same_way:
         fields |= _facts(known, account, catalog)
-        if known.limits.pool is not None and known.limits.pool not in catalog.pools:
-            comments.append(f"Limits: the shipped pool {known.limits.pool}. Models that share yours need a pool here.")
+        stated = _as_written(_shipped().limits_of(known)[1])
+        if known.limits.pool is None:
+            fields |= {"limits": stated} if stated else {}
+        else:
+            name = _pool_name(known.limits.pool, account)
+            fields["limits"] = {"pool": name}
+            if name not in catalog.pools:
+                pools[name] = stated
+                comments += _on_the_pool(name, known.limits.pool, account)
     else:
         facts = {name: getattr(known, name) for name in _OF_THE_MODEL if name in known.model_fields_set}
         fields |= {**facts, **_told(model), "named_only": True}
@@ -60,7 +69,8 @@ def entry_for(model: ListedModel, account: Account, catalog: Catalog, taken: Col
         comments.append("Disabled: it is stronger than what CEILING is pinned to.")
     first = ("id", "identity", "grade", "provider", "wire_model_id")
     ordered = {name: fields[name] for name in (*first, *fields) if name in fields}
-    return NewEntry(fields={name: _as_written(value) for name, value in ordered.items()}, comments=comments)
+    written = {name: _as_written(value) for name, value in ordered.items()}
+    return NewEntry(fields=written, comments=comments, pools=pools)
 
 
 @cache
@@ -89,21 +99,36 @@ def _known(model: ListedModel, provider: str) -> tuple[ModelEntry | None, bool]:
 
 
 def _facts(known: ModelEntry, account: Account, catalog: Catalog) -> dict[str, Any]:
-    """What the shipped entry states and the file's own defaults do not, and its pool's limits."""
+    """What the shipped entry states and the file's own defaults do not."""
     defaults = catalog.defaults.get(account.provider, {})
     plain = ModelEntry.model_validate(
         {"grade": Grade.MICRO, **defaults, "id": "m", "provider": account.provider, "wire_model_id": "m"}
     )
-    facts = {
+    return {
         name: getattr(known, name)
         for name in ModelEntry.model_fields
         if name not in _ITS_OWN and (name == "grade" or getattr(known, name) != getattr(plain, name))
     }
-    pool, limits = _shipped().limits_of(known)
-    if pool in catalog.pools:
-        return {**facts, "limits": {"pool": pool}}
-    stated = {name: getattr(limits, name) for name in type(limits).model_fields if name in limits.model_fields_set}
-    return {**facts, "limits": stated} if stated else facts
+
+
+def _pool_name(pool: str, account: Account) -> str:
+    """Entries with a credential or an address of their own are another account's, with limits of its own; unless the
+    file says that they draw on the same."""
+    own = account.credential or (urlsplit(account.base_url).hostname if account.base_url else None)
+    if own is None or any(entry.limits.pool == pool for entry in account.entries):
+        return pool
+    return f"{pool}-{own}"
+
+
+def _on_the_pool(name: str, pool: str, account: Account) -> list[str]:
+    """What is to be said of a pool that is put in: whose limits it has, and which entries share them."""
+    twins = {(e.provider, e.wire_model_id) for e in _shipped().entries.values() if e.limits.pool == pool}
+    apart = [e.id for e in account.entries if (e.provider, e.wire_model_id) in twins and e.limits.pool is None]
+    said = [f"Limits: the pool {name}, as shipped. Write your account's there."]
+    if apart:
+        verb = "draws" if len(apart) == 1 else "draw"
+        said.append(f"{', '.join(apart)} {verb} on the same limits: state `limits: {{pool: {name}}}` there too.")
+    return said
 
 
 def _told(model: ListedModel) -> dict[str, Any]:

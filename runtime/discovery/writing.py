@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 
 from interlock.catalog import Catalog
-from interlock.catalog.editing import NewEntry, with_entries, with_status
+from interlock.catalog.adding import NewEntry, with_entries
+from interlock.catalog.editing import with_status
 from interlock.catalog.words import Status
 from interlock.errors import CatalogError, ConfigurationError
 
@@ -74,6 +75,7 @@ def _hold_against(before: Catalog, after: Catalog, wanted: Mapping[str, Status],
         for name, entry in before.entries.items()
     }
     added = {str(entry.fields["id"]) for entry in entries}
+    pools = before.pools.keys() | {name for entry in entries for name in entry.pools}
     kept = {
         # A new row may give its price to an entry of the same model that states none.
         name: entry if name in before.entries and before.entries[name].prices else entry.model_copy(update=_UNPRICED)
@@ -81,7 +83,8 @@ def _hold_against(before: Catalog, after: Catalog, wanted: Mapping[str, Status],
         if name not in added
     }
     same = kept == expected and after.entries.keys() == expected.keys() | added and not added & expected.keys()
-    if not (same and after.pins == before.pins and after.pools == before.pools and after.providers == before.providers):
+    same = same and after.pools.keys() == pools and before.pools.items() <= after.pools.items()
+    if not (same and after.pins == before.pins and after.providers == before.providers):
         raise CatalogError("the change would touch more than it should: nothing was written", file=before.file)
 
 

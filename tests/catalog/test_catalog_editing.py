@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from interlock.catalog import Catalog
-from interlock.catalog.editing import NewEntry, marked_by_discover, with_entries, with_status
+from interlock.catalog.adding import NewEntry, with_entries
+from interlock.catalog.editing import marked_by_discover, with_status
+from interlock.catalog.entry import Limits
 from interlock.catalog.words import Status
 from interlock.errors import CatalogError
 
@@ -72,9 +74,71 @@ def test_the_shipped_catalog_bears_it_all() -> None:
     assert set(text.splitlines()) <= set(longer.splitlines())
 
 
-def test_entries_do_not_go_into_brackets() -> None:
-    with pytest.raises(CatalogError, match="is written in brackets"):
-        with_entries("models: [{id: a, grade: SMALL, provider: p, wire_model_id: v}]\n", "f", [NEW], "x")
+A = "{id: a, grade: SMALL, provider: p, wire_model_id: v}"
+B = A.replace("id: a", "id: b")
+BRACKETS = [
+    f"models: [{A}]\n",
+    f"models: [{A},]\npins: {{SMALL: a}}",
+    f"models: [{A}, {B}]  # all\n",
+    f"models:\n  [{A},\n   {B},  # the last\n  ]\n# end\n",
+    f"models: [\r\n  {A}  # the last\r\n]\r\n",
+    f"pools: {{}}\nmodels: [{A}]\n",
+    f"pools:\nmodels: [{A}]\n",
+    f"# of the models\nmodels: [{A}]\n",
+    f"pools: {{q: {{rpm: 1}}}}\nmodels:\n  - {A}\n",
+    f"pools:\n  q: {{rpm: 1}}  # mine\n  # end of pools\nmodels:\n  - {A}\n",
+    f"{{models: [{A}]}}",
+    f"{{pools: {{q: {{rpm: 1}}, }}, models: [{A}], pins: {{SMALL: a}} }}\n",
+    "{models: []}",
+    '{"models": [{"id": "a", "grade": "SMALL", "provider": "p", "wire_model_id": "v"}]}\n',
+]
+
+
+@pytest.mark.parametrize("text", [*FILES, *BRACKETS])
+def test_entries_and_their_pools_go_in_wherever_there_is_a_place_for_them(text: str) -> None:
+    before = Catalog.load(text.encode())
+    drawing = {**FIELDS, "limits": {"pool": "new-pool"}}
+    entries = [
+        NewEntry(fields=drawing, comments=["who knows"], pools={"new-pool": {"rpm": 3, "as_of": DAY}}),
+        NewEntry(fields={**drawing, "id": "newer"}, pools={"new-pool": {"rpm": 3, "as_of": DAY}, "1e6": {"tpm": 5}}),
+    ]
+    longer = with_entries(text, "f", entries, "Found today.")
+    after = Catalog.load(longer.encode())
+    assert list(after.entries) == [*before.entries, "new", "newer"]
+    assert all(after.entries[name] == entry for name, entry in before.entries.items())
+    assert after.pools == {**before.pools, "new-pool": Limits(rpm=3, as_of=DAY), "1e6": Limits(tpm=5)}
+    assert after.pins == before.pins
+    assert "# who knows" in longer
+    for said in ("# end", "# all", "# the last", "# mine", "# of the models"):
+        assert (said in text) == (said in longer)
+    assert longer.count("\r\n") == longer.count("\n") or "\r\n" not in text
+    again = with_entries(longer, "f", [NewEntry(fields={**FIELDS, "id": "newest"})], "Found later.")
+    assert list(Catalog.load(again.encode()).entries) == [*after.entries, "newest"]
+
+
+def test_a_list_that_is_an_alias_is_named() -> None:
+    text = f"defaults: {{p: {{fallbacks: &list [{A}]}}}}\nmodels: *list\n"
+    with pytest.raises(CatalogError, match="is an alias"):
+        with_entries(text, "f", [NEW], "x")
+
+
+@pytest.mark.parametrize("closed", [{"a"}, {"b"}, {"c"}, {"a", "c"}, {"a", "b", "c"}])
+@pytest.mark.parametrize("wide", [
+    "models: [{id: a, grade: SMALL, provider: p, wire_model_id: v}, {id: b, grade: SMALL, provider: p, wire_model_id: v"
+    ", status: disabled}, {id: c, status: open, grade: SMALL, provider: p, wire_model_id: v}]  # three\n",
+])  # fmt: skip
+def test_entries_on_one_line_have_a_mark_each(wide: str, closed: set[str]) -> None:
+    """`b` is the user's own: disabled, and never opened because a neighbour was marked."""
+    wanted = dict.fromkeys(closed, Status.UNLISTED)
+    marked = with_status(wide, "f", wanted, DAY)
+    before, after = Catalog.load(wide.encode()), Catalog.load(marked.encode())
+    for name, entry in after.entries.items():
+        assert entry.status is wanted.get(name, before.entries[name].status), name
+    assert marked_by_discover(marked, "f") == closed
+    assert "# three" in marked
+    opened = with_status(marked, "f", dict.fromkeys(closed, Status.OPEN), DAY)
+    assert marked_by_discover(opened, "f") == frozenset()
+    assert {e.status for name, e in Catalog.load(opened.encode()).entries.items() if name in closed} == {Status.OPEN}
 
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc", "Co", "Cn", "Zl", "Zp")), min_size=1, max_size=12)

@@ -156,7 +156,8 @@ def test_a_new_model_that_the_shipped_catalog_knows_has_its_facts(folder: Any, s
     lists(served, "claude-haiku-4-5", "claude-left", "claude-opus-5-5")
     discover(folder, "--write", "catalog.yaml", "--provider", "anthropic-direct")
     shipped = Catalog.default().entry("claude-opus-direct")
-    made = Catalog.load(folder.path / "catalog.yaml").entry("claude-opus-direct")
+    catalog = Catalog.load(folder.path / "catalog.yaml")
+    made = catalog.entry("claude-opus-direct")
     for name in (
         "grade",
         "prices",
@@ -168,8 +169,67 @@ def test_a_new_model_that_the_shipped_catalog_knows_has_its_facts(folder: Any, s
         "accounting",
     ):
         assert getattr(made, name) == getattr(shipped, name), name
-    assert made.limits.rpm == Catalog.default().limits_of(shipped)[1].rpm
+    assert catalog.limits_of(made) == Catalog.default().limits_of(shipped)
     assert not made.named_only
+
+
+def test_models_that_share_limits_share_a_pool_in_the_file(folder: Any, served: Any) -> None:
+    """Each with the whole of it for itself would send twice what the account has."""
+    shipped = [e for e in Catalog.default().entries.values() if e.limits.pool == "gpt-sol" and e.provider == "openai"]
+    others = [e for e in Catalog.default().entries.values() if e.limits.pool == "gpt-sol" and e.provider != "openai"]
+    assert shipped
+    assert others
+    lists(served, *{e.wire_model_id for e in [*shipped, *others]})
+    discover(folder, "--write", "catalog.yaml", "--provider", "openai")
+    catalog = Catalog.load(folder.path / "catalog.yaml")
+    made = [e for e in catalog.entries.values() if e.provider == "openai"]
+    assert {e.limits.pool for e in made} == {"gpt-sol"}
+    assert catalog.pools == {"gpt-sol": Catalog.default().pools["gpt-sol"]}
+    text = (folder.path / "catalog.yaml").read_text(encoding="utf-8")
+    assert text.count("Limits: the pool gpt-sol, as shipped. Write your account's there.") == len(made)
+    written = text.replace(f"rpm: {catalog.pools['gpt-sol'].rpm:g}", "rpm: 7")
+    (folder.path / "catalog.yaml").write_text(written, encoding="utf-8")
+    lists(served, *(e.wire_model_id for e in made), "gpt-unheard-of")
+    discover(folder, "--write", "catalog.yaml", "--provider", "openai")
+    assert Catalog.load(folder.path / "catalog.yaml").pools["gpt-sol"].rpm == 7
+
+
+def test_another_account_has_a_pool_of_its_own(folder: Any, served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECOND_KEY", KEYS["ANTHROPIC_API_KEY"])
+    path = folder.path / "catalog.yaml"
+    second = "{id: mine, grade: SMALL, provider: anthropic-direct, wire_model_id: x, credential: second-key}"
+    text = path.read_text(encoding="utf-8").replace("models:", f"models:\n  - {second}", 1)
+    path.write_text(f"pools: {{claude-opus: {{rpm: 9}}}}\n{text}", encoding="utf-8")
+    lists(served, "claude-haiku-4-5", "claude-left", "claude-opus-5-5", "x")
+    discover(folder, "--write", "catalog.yaml", "--provider", "anthropic-direct")
+    catalog = Catalog.load(path)
+    pools = {e.credential: e.limits.pool for e in catalog.entries.values() if e.wire_model_id == "claude-opus-5-5"}
+    assert pools == {None: "claude-opus", "second-key": "claude-opus-second-key"}
+    assert catalog.pools["claude-opus"].rpm == 9
+    assert catalog.pools["claude-opus-second-key"] == Catalog.default().pools["claude-opus"]
+
+
+def test_a_catalog_in_brackets_takes_what_is_found(folder: Any, served: Any) -> None:
+    path = folder.path / "catalog.yaml"
+    path.write_text(
+        f"""{{"providers": {{"anthropic-direct": {{"base_url": "{served.base_url}"}}}},
+ "models": [
+   {{"id": "left", "grade": "SMALL", "provider": "anthropic-direct", "wire_model_id": "claude-left"}},  # mine
+   {{"id": "gone", "grade": "SMALL", "provider": "anthropic-direct", "wire_model_id": "claude-gone"}}
+ ]}}
+""",
+        encoding="utf-8",
+    )
+    lists(served, "claude-left", "claude-opus-5-5", "claude-unheard-of")
+    discover(folder, "--write", "catalog.yaml")
+    catalog = Catalog.load(path)
+    assert list(catalog.entries) == ["left", "gone", "claude-opus-direct", "claude-unheard-of"]
+    assert catalog.entry("gone").status is Status.UNLISTED
+    assert catalog.entry("claude-opus-direct").limits.pool in catalog.pools
+    assert "# mine" in path.read_text(encoding="utf-8")
+    lists(served, "claude-left", "claude-gone", "claude-opus-5-5", "claude-unheard-of")
+    discover(folder, "--write", "catalog.yaml")
+    assert Catalog.load(path).entry("gone").status is Status.OPEN
 
 
 def test_a_model_known_under_another_way_has_its_grade_and_no_price(folder: Any, served: Any) -> None:
