@@ -53,6 +53,8 @@ class AbstractDecisionClient(ABC):
     CUTS_STATE: ClassVar[bool] = False
     #: Questions a request, where the entry's `max_batch_items` does not say it. None: any number.
     MOST_QUESTIONS: ClassVar[int | None] = None
+    #: Whether the transport tells when the first byte leaves. Otherwise a request counts as sent when `send` is called.
+    tells_first_byte: ClassVar[bool] = False
 
     def __init__(self, entry: ModelEntry, environment: ClientEnvironment) -> None:
         self.entry, self.environment = entry, environment
@@ -114,6 +116,14 @@ class AbstractDecisionClient(ABC):
             model=entry.id,
             sent=False,
         )
+
+    def failure(self, error: Exception) -> Exception:
+        """What `send` raised, as it is told: a provider's errors are typed by `send` itself."""
+        return error
+
+    def limits_in(self, error: Exception) -> Mapping[Dimension, ReportedLimit]:
+        """What an error's response says of the account's limits."""
+        return getattr(error, "reported", None) or {}
 
     @property
     def at_once(self) -> int:

@@ -119,6 +119,7 @@ class BoundDecisionClient:
                 read,
                 timeout_s=client.timeout_s,
                 redactor=client.environment.redactor,
+                transport=client,
             )
         self._observe(part, record)
         return _Answered(part, answers, record, read_characters)

@@ -19,6 +19,8 @@ from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.entry import ModelEntry
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.failures import Refusal, read_refusal, upstream_error
+from interlock.clients.first_byte import on_request
+from interlock.clients.providers.sdk import tls
 from interlock.clients.writing import checked_url
 from interlock.credentials import ApiKey
 from interlock.errors import (
@@ -50,6 +52,7 @@ class HttpDecisionClient(AbstractDecisionClient):
     default_base_url: ClassVar[str | None] = None
     #: The credential id where neither the entry nor the provider's settings name one; None: none is needed.
     default_credential: ClassVar[str | None] = None
+    tells_first_byte: ClassVar[bool] = True
 
     _http: httpx2.AsyncClient | None = None
 
@@ -123,6 +126,8 @@ class HttpDecisionClient(AbstractDecisionClient):
             self._http = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(self.timeout_s, connect=min(_CONNECT_WITHIN_S, self.timeout_s)),
                 limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
+                event_hooks={"request": [on_request]},
+                verify=tls(),
                 follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             )
         return self._http

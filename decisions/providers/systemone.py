@@ -30,18 +30,20 @@ class SystemOneDecisionClient(HttpDecisionClient):
         return DecisionAnswer(body=body, usage=decode_usage(body), served_model=decode_model(body))
 
     def refusal(self, status: int | None, body: Any, headers: Mapping[str, str]) -> Refusal:
+        if not isinstance(body, dict) or "detail" not in body:
+            return super().refusal(status, body, headers)
         word, message = read_detail(body)
         return Refusal(status=status, words=frozenset({word} if word else ()), message=message)
 
 
 def read_detail(body: Any) -> tuple[str | None, str]:
-    """(the kind of error, what is said of it) from `{"detail": {...} | "..." | [...]}` or `{"error": ...}`. Pure.
+    """(the kind of error, what is said of it) from `{"detail": {...} | "..." | [...]}`. Pure.
 
     A list is validation errors, which can echo the input: of those only where and what kind is kept.
     """
     if not isinstance(body, dict):
         return None, ""
-    detail = body.get("detail", body.get("error"))
+    detail = body.get("detail")
     if isinstance(detail, str):
         return None, detail
     if isinstance(detail, list):

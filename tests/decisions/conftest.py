@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from interlock.catalog.entry import ModelEntry, ProviderSettings
 from interlock.catalog.tokens import TokenEstimator
 from interlock.catalog.words import Kind
 from interlock.clients.environment import ClientEnvironment
+from interlock.clients.simulator import SimulatedProvider
 from interlock.credentials import Chain, EnvironmentStore
 
 KEY = "tsk-0123456789abcdef-secret"
@@ -30,7 +31,8 @@ def make_entry() -> Any:
 @pytest.fixture
 def make_environment() -> Any:
     def make(settings: ProviderSettings | None = None, **fields: Any) -> ClientEnvironment:
-        credentials = Chain(EnvironmentStore({"TYPESAFE_API_KEY": KEY}))
+        named = ("TYPESAFE_API_KEY", "OPENROUTER_API_KEY", "OPENAI_API_KEY")
+        credentials = Chain(EnvironmentStore(dict.fromkeys(named, KEY)))
         known = {
             "settings": settings or ProviderSettings(),
             "credentials": credentials,
@@ -41,6 +43,12 @@ def make_environment() -> Any:
         return ClientEnvironment(**{**known, **fields})
 
     return make
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[SimulatedProvider]:
+    async with SimulatedProvider(keys=[KEY]) as provider:
+        yield provider
 
 
 @pytest.fixture

@@ -45,8 +45,7 @@ def test_any_run_of_the_state_is_seen(text: str, data: st.DataObject) -> None:
     [
         ({"detail": {"error_type": "System_Overloaded", "message": "later"}}, ("system_overloaded", "later")),
         ({"detail": "plain words"}, (None, "plain words")),
-        ({"error": "flat"}, (None, "flat")),
-        ({"error": {"type": "bad", "message": "m"}}, ("bad", "m")),
+        ({"detail": {"type": "bad", "message": "m"}}, ("bad", "m")),
         ({"detail": {"error_type": 3, "message": ["x"]}}, (None, "")),
         (
             {"detail": [{"loc": ["body", "state", 0], "msg": "an echo", "input": "echo", "type": "str_type"}]},
