@@ -36,6 +36,10 @@ class Belongings(Protocol):
         """The first step of stopping."""
         ...
 
+    def written(self, value: Any) -> None:
+        """`run` returned `value`: write it down for the journal, before anything is committed. UnencodableError."""
+        ...
+
     def finish_now(self) -> bool:
         """`run` returned: make it last, where nothing has to be awaited for that. False: `finish` is needed."""
         ...
@@ -53,8 +57,11 @@ async def run_attempt(job: Job[R], running: Running[R], threads: ThreadPoolExecu
     """Never raises an ordinary error: how it ended is in `running.outcome` once the Task is over."""
     belongings: Belongings = running.resources
     try:
+        if running.intended is not None:
+            await running.intended
         value = await _invoke(job, belongings, threads)
         belongings.stopper.check()
+        belongings.written(value)
         # A cancellation that comes during the commit is too late, and arrives at no further await.
         if not belongings.finish_now():
             await uncancelled(belongings.finish())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypedDict, TypeVar, overload
 
@@ -17,6 +17,7 @@ from interlock.clients.turns import inputs_of
 from interlock.errors import ResponseShapeError
 
 from .job import Job
+from .journal.names import holds_data, name_of
 
 if TYPE_CHECKING:
     from .requirements import JobRequirements
@@ -174,6 +175,17 @@ class LLMCall(Job[R_co], Generic[R_co]):
             return None
         return self._with(conversation=correction, corrections=self.corrections + 1, problems=problems)
 
+    def _identity(self) -> Any:
+        spec = replace(self.spec, max_output_tokens=None, output=None)
+        return self.conversation, spec, self.options, self.response_model
+
+    def _check_nameable(self) -> None:
+        if isinstance(self.response_model, type) and holds_data(self.response_model):
+            name_of(self.response_model)
+
+    def _answer_limit(self) -> str:
+        return str(self.spec.max_output_tokens or self.spec.output or "")
+
     def with_options(self, options: CallOptions) -> LLMCall[R_co]:
         """The same call with other options for the wire."""
         return self._with(options=options)
@@ -201,6 +213,15 @@ class WholeResponse(Job[LLMResponse]):
         again = self.call.asked_again(error)
         return None if again is None else replace(self, call=again)
 
+    def _identity(self) -> Any:
+        return type(self).__name__, self.call._identity()
+
+    def _check_nameable(self) -> None:
+        self.call._check_nameable()
+
+    def _answer_limit(self) -> str:
+        return self.call._answer_limit()
+
     def __post_init__(self) -> None:
         for name in _OF_JOB:
             object.__setattr__(self, name, getattr(self.call, name))
@@ -222,6 +243,9 @@ class StreamedCall(WholeResponse):
 
     def can_run_again(self) -> bool:
         return not self.sink.delivered
+
+    def _handed_out(self) -> Sequence[Any]:
+        return self.sink.kept or ()
 
 
 def _spec(given: Mapping[str, Any], content: Conversation) -> ModelSpec:

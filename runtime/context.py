@@ -11,16 +11,21 @@ import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
+from interlock.admission import Cap
+from interlock.catalog.pricing import parse_cap
 from interlock.clients.options import StreamingMode
 from interlock.errors import InterlockError, JobCancelledError
 
 from .calls import LLMCall, StreamedCall
 from .current import check_may_wait_for
 from .job import Job
+from .journal.fingerprint import fingerprint
 from .mapping import Mapped, MapPlan, end_pull
+from .runs import cap_of
 from .scope import Scope, step_id
 from .spent import Spent
 from .stopper import Stopper
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
     from .execution import Execution
     from .handle import JobHandle
+    from .running import Outcome
     from .runs import Run
 
 P = ParamSpec("P")
@@ -53,10 +59,10 @@ MAP_LIMIT = 256
 class _Shared:
     """What all scopes of one pipeline share."""
 
-    __slots__ = ("live", "pulls", "run", "spent", "stopper")
+    __slots__ = ("execution", "live", "pulls", "run", "spent", "stopper")
 
-    def __init__(self, run: Run, spent: Spent) -> None:
-        self.run, self.spent = run, spent
+    def __init__(self, run: Run, spent: Spent, execution: Execution[Any]) -> None:
+        self.run, self.spent, self.execution = run, spent, execution
         self.live: dict[JobHandle[Any], None] = {}  # in the order of their coming, in which they are stopped
         self.pulls: set[asyncio.Future[Any]] = set()  # of maps that wait for a feed
         self.stopper = Stopper()
@@ -73,7 +79,7 @@ class PipelineContext:
     def of(cls, dispatcher: Dispatcher, execution: Execution[Any]) -> PipelineContext:
         path = tuple(execution.step_id.split("/")) if execution.step_id else ()
         run = replace(execution.run, priority=execution.priority, workflow=execution.workflow)
-        return cls(dispatcher, _Shared(run, execution.spent), Scope(path))
+        return cls(dispatcher, _Shared(run, execution.spent, execution), Scope(path))
 
     @property
     def run_id(self) -> str | None:
@@ -162,30 +168,30 @@ class PipelineContext:
         self, call: LLMCall[Any], *, mode: StreamingMode = StreamingMode.LIVE, key: str | None = None
     ) -> CallStream:
         """`async with ctx.stream(LLMCall(...)) as pieces`, then `async for piece in pieces` and `pieces.response`."""
-        path, sink = self._scope.take(key), Sink()
+        path, sink = self._scope.take(key), Sink(keeps=self._shared.run.journal is not None)
         return CallStream(lambda: self._submit(StreamedCall(call, sink, mode), path), sink, call.response_model)
 
     # What is not deterministic, as steps.
 
     def step(self, fn: Callable[P, Awaitable[R] | R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Run a function of one's own as a step. A synchronous one runs in a thread."""
-        self._scope.take()
-        return self._step(fn, args, kwargs)
+        return self._step(self._scope.take(), fn, args, kwargs)
 
     def now(self) -> datetime:
         """The time of day (UTC), as a step."""
-        self._scope.take()
-        return self._dispatcher.wall()
+        return self._note("now", self._dispatcher.wall)
 
     def uuid(self) -> UUID:
         """A random UUID, as a step."""
-        self._scope.take()
-        return UUID(int=self._dispatcher.rng.getrandbits(128), version=4)
+        return self._note("uuid", lambda: UUID(int=self._dispatcher.rng.getrandbits(128), version=4))
 
     def random(self) -> float:
         """A random number in [0, 1), as a step."""
-        self._scope.take()
-        return self._dispatcher.rng.random()
+        return self._note("random", self._dispatcher.rng.random)
+
+    def _note(self, name: str, make: Callable[[], R]) -> R:
+        path, journal = self._scope.take(), self._shared.run.journal
+        return make() if journal is None else journal.note(step_id(path), name, make)
 
     def branch(self, name: str) -> PipelineContext:
         """A context for another task, with step ids of its own."""
@@ -203,9 +209,13 @@ class PipelineContext:
     ) -> JobHandle[R]:
         shared = self._shared
         shared.stopper.check()
-        handle = self._dispatcher.submit(
-            job, shared.run, step_id=step_id(path), after=after, tolerate_failures=tolerate_failures
-        )
+        id, journal = step_id(path), shared.run.journal
+        if journal is not None:
+            self._dispatcher.check(job, after)
+            known = journal.ask(id, job, shared.stopper)
+            if known is not None:
+                return self._dispatcher.replayed(job, shared.run, id, known)
+        handle = self._dispatcher.submit(job, shared.run, step_id=id, after=after, tolerate_failures=tolerate_failures)
         shared.live[handle] = None
         handle._execution.on_done(lambda: self._ended(handle))
         return handle
@@ -219,7 +229,7 @@ class PipelineContext:
         try:
             return await handle
         except BaseException:
-            await _stop_all((handle,))
+            await _stop_all((handle,), interrupted=True)
             raise
 
     async def _gather(self, jobs: list[tuple[Job[Any], tuple[str, ...]]]) -> tuple[Any, ...]:
@@ -228,18 +238,59 @@ class PipelineContext:
             handles = [self._submit(job, path) for job, path in jobs]
             await _first_failure(handles)
             return tuple(handle.result() for handle in handles)
-        except BaseException:
-            await _stop_all(handles)
+        except BaseException as error:
+            await _stop_all(handles, interrupted=isinstance(error, asyncio.CancelledError))
             raise
 
-    async def _step(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._shared.stopper.check()
+    async def _step(
+        self, path: tuple[str, ...], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        shared, journal = self._shared, self._shared.run.journal
+        shared.stopper.check()
+        if journal is None:
+            return await self._call(fn, args, kwargs)
+        name = getattr(fn, "__qualname__", type(fn).__qualname__)
+        given = fingerprint(name, args, kwargs)
+        return await journal.step(step_id(path), name, given, lambda: self._call(fn, args, kwargs), shared.stopper)
+
+    async def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(fn):
             return await fn(*args, **kwargs)
         returned = await in_thread(None, fn, *args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
 
     # The runtime's side: how a pipeline's attempt ends.
+
+    @property
+    def begins(self) -> bool:
+        """Whether this pipeline's run is journaled and begins with it."""
+        journal = self._shared.run.journal
+        return journal is not None and journal.root is self._shared.execution.job
+
+    async def opened(self) -> Outcome[Any] | None:
+        """Begin the run in the journal. The outcome of one that has ended: nothing is to be run then."""
+        shared = self._shared
+        journal = shared.run.journal
+        assert journal is not None
+        over, found = await journal.open(shared.execution.stop_for)
+        if over is None and journal.head.cost_cap is not None:
+            amount, currency = parse_cap(journal.head.cost_cap)
+            name = cap_of(journal.head.run_id)
+            spent = Decimal(0) if found is None else found.spent.get(currency, Decimal(0))
+            self._dispatcher.spending.add(Cap(name=name, amount=amount, currency=currency), spent=spent)
+            shared.run = replace(shared.run, caps=(name, *shared.run.caps))
+        return over
+
+    def written(self, value: Any) -> None:
+        shared = self._shared
+        journal, id = shared.run.journal, shared.execution.step_id
+        if journal is None:
+            return
+        if self.begins:
+            journal.returned(value)
+        elif (step := journal.live(id)) is not None:
+            assert id is not None
+            step.result(value, id)
 
     @property
     def stopper(self) -> Stopper:
@@ -303,10 +354,13 @@ async def _first_failure(handles: list[JobHandle[Any]]) -> None:
             failed.result()
 
 
-async def _stop_all(handles: Iterable[JobHandle[Any]]) -> None:
-    """Stop what still runs, and wait for its end even where the waiting task is being cancelled."""
+async def _stop_all(handles: Iterable[JobHandle[Any]], *, interrupted: bool) -> None:
+    """Stop what still runs, and wait for its end even where the waiting task is being cancelled. `interrupted`: it is
+    stopped because that task is, which may come out otherwise on replay."""
     running = [handle for handle in handles if not handle.done]
     for handle in running:
+        if interrupted:
+            handle._execution.interrupted()
         handle.cancel()
     await uncancelled(_all_settled(running), arrives=True)
 

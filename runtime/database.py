@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy import CursorResult, Executable, ScalarResult
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
+    from .journal.outcomes import OutcomeRow
+
 log = logging.getLogger("interlock.runtime")
 
 #: Rows of parameters, or one.
@@ -35,11 +37,15 @@ class DatabaseProvider:
 
     Keep `max_concurrent` at or below what the engine's pool can give. Registered in `RuntimeSettings.databases`; the
     engine stays the user's to dispose of.
+
+    `outcomes`: the table interlock_outcome stands in it (made where it is missing) and says which steps were committed,
+    so that a step that writes here happens exactly once however the process ends. Without it: at least once.
     """
 
     name: str
     engine: AsyncEngine
     max_concurrent: int = 5
+    outcomes: bool = False
 
     def __post_init__(self) -> None:
         if self.max_concurrent < 1:
@@ -136,7 +142,8 @@ class DatabaseSession:
 
     # The runtime's side.
 
-    async def commit(self) -> None:
+    async def commit(self, outcome: OutcomeRow | None = None) -> None:
+        """Commit, and the outcome of the job's step with it where the database keeps those."""
         self._settled = True
         connection = self._connection
         if connection is None:
@@ -145,6 +152,13 @@ class DatabaseSession:
             if self._session is not None:
                 await self._session.commit()
                 await self._session.close()
+            if outcome is not None and self._need.provider.outcomes:
+                from .journal.outcomes import insert
+
+                if not await insert(connection, outcome):
+                    self._warn_committed(outcome)
+                    await self.rollback()
+                    return
             await connection.commit()
         except BaseException:
             await self.rollback()
@@ -174,6 +188,12 @@ class DatabaseSession:
             self._warn("a connection could not be given back, so it is thrown away", error)
             with suppress(Exception):
                 await connection.invalidate()
+
+    def _warn_committed(self, outcome: OutcomeRow) -> None:
+        log.warning(
+            "database %r: step %r of run %r was committed there before; what it did this time is rolled back",
+            self._need.provider.name, outcome.step_id, outcome.run_id,
+        )  # fmt: skip
 
     def _warn(self, what: str, error: Exception) -> None:
         log.warning("database %r: %s (%s)", self._need.provider.name, what, type(error).__name__)

@@ -30,7 +30,7 @@ from .pipeline_job import PipelineJob
 from .prepared import NO_PRICE, NOTHING_NEEDED, Prepared, worst_price
 from .requirements import JobRequirements
 from .resources import Attempt, JobResources, Surrounding
-from .running import Running
+from .running import Outcome, Running
 from .runs import Run
 from .statistics import Counts
 from .telemetry import Meters, Spans
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from interlock.catalog.spec import ModelBinding, ModelSpec
 
     from .desk import ModelDesk
+    from .journal.run import Keeping
     from .levels import LevelKeeper
     from .settings import RuntimeSettings
     from .store.book import Book
@@ -72,6 +73,7 @@ class Dispatcher:
         levels: LevelKeeper | None = None,
     ) -> None:
         self.levels = levels
+        self.keeping: Keeping | None = None  # set once it is open, where runs are journaled
         self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
         self.counts = Counts()
@@ -136,6 +138,16 @@ class Dispatcher:
         self.counts.submitted += 1
         self.desk.watch(self._busy)
         execution.start(after, tolerate_failures)
+        return execution
+
+    def replayed(self, job: Job[R], run: Run, step_id: str, outcome: Outcome[R]) -> JobHandle[R]:
+        """A step that has been run before, as a handle that is done."""
+        self.check(job)
+        execution = self.execution_class(
+            self, job, run, step_id=step_id, priority=run.priority, workflow=job.workflow or run.workflow
+        )
+        self.counts.replayed += 1
+        execution.replayed(outcome)
         return execution
 
     def _busy(self) -> bool:
@@ -235,17 +247,19 @@ class Dispatcher:
             self.levels.moved(reservation.demand)
         if isinstance(job, PipelineJob):
             return job.context(self, execution)
+        journal = execution.run.journal
+        step = None if journal is None else journal.live(execution.step_id)
         attempt = Attempt(
             job_id=execution.id,
             job=execution.name,
             run_id=execution.run.run_id,
             step_id=execution.step_id,
             workflow=execution.workflow,
-            number=execution.attempt,
+            number=execution.attempt + (step.base if step is not None else 0),
             total=execution.spent,
             span=execution.history.span,
         )
-        return JobResources(attempt, self._around, prepared, reservation)
+        return JobResources(attempt, self._around, prepared, reservation, journal)
 
     def attempt(self, job: Job[R], running: Running[R]) -> Coroutine[Any, Any, None]:
         return run_attempt(job, running, self._threads)

@@ -29,6 +29,7 @@ from interlock.errors import (
 from .current import CURRENT, check_may_wait_for
 from .handle import JobHandle
 from .job import Job, job_name
+from .journal.written import when_written
 from .prepared import Prepared, described, raisable
 from .retry import decide_rerun
 from .routing import Caller
@@ -173,7 +174,7 @@ class Execution(JobHandle[R]):
                 self._listeners.remove(wake)
             raise
 
-    # Entering: dependencies, needs, the cap, the line.
+    # Entering: dependencies, needs, their size, the cap, the line.
 
     def start(self, after: Sequence[JobHandle[Any]], tolerant: bool) -> None:
         pending = [handle._execution for handle in after]
@@ -203,7 +204,6 @@ class Execution(JobHandle[R]):
 
     def _prepare(self) -> None:
         self._move(JobState.PREPARING)
-        self._stage = None
         history = self._history
         self._dispatcher.desk.routing.give_back(self)
         try:
@@ -293,7 +293,10 @@ class Execution(JobHandle[R]):
             history.ticket = reservation.ticket
         history.attempts += 1
         history.span = span = dispatcher.launched(self, self._context, reservation)
+        journal = self.run.journal
         try:
+            if journal is not None:
+                running.intended = journal.intend(self, self._bindings, self._databases)
             running.resources = dispatcher.resources_for(
                 self, Prepared(demand, self._bindings, self._databases), reservation
             )
@@ -400,6 +403,8 @@ class Execution(JobHandle[R]):
         return self._dispatcher.moves_on(self, failed)
 
     def _back_off(self, delay_s: float) -> None:
+        if self.run.journal is not None:
+            self.run.journal.flush(self.step_id)
         if delay_s <= 0:
             self._prepare()
             return
@@ -416,13 +421,18 @@ class Execution(JobHandle[R]):
         self._ask_to_stop(JobCancelledError(f"job {self.name} was cancelled{reason and ': ' + reason}"))
         return True
 
+    def stop_for(self, error: InterlockError) -> None:
+        """It must not go on: it ends with `error`, whatever its code makes of that."""
+        if not self.state.done:
+            self._ask_to_stop(error)
+
     def _timed_out(self) -> None:
         timeout_s = self.job.timeout_s
         self._ask_to_stop(JobTimeoutError(f"job {self.name} ran longer than {timeout_s:g} s", timeout_s=timeout_s))
 
     def _ask_to_stop(self, error: InterlockError) -> None:
         """The first step. What does not run is gone at once; what runs has its resources closed and a grace period."""
-        if self.state is JobState.STOPPING:
+        if self.state in (JobState.STOPPING, JobState.RECORDING):
             return
         running = self._running
         if running is None:
@@ -472,6 +482,35 @@ class Execution(JobHandle[R]):
     def _end(self, state: JobState, outcome: Outcome[R]) -> None:
         self._leave_the_queues()
         self._dispatcher.desk.routing.give_back(self)
+        journal = self.run.journal
+        recorded = None if journal is None else journal.conclude(self, state, outcome)
+        if recorded is None:
+            self._deliver(state, outcome)
+            return
+        self._move(JobState.RECORDING)
+        when_written(recorded, lambda error: self._recorded(state, outcome, error))
+
+    def _recorded(self, state: JobState, outcome: Outcome[R], error: BaseException | None) -> None:
+        """What it came to is committed, or could not be: then nobody may see it."""
+        if error is None or outcome.error is not None:
+            self._deliver(state, outcome)
+        else:
+            self._deliver(JobState.FAILED, Outcome(error=error))
+
+    def replayed(self, outcome: Outcome[R]) -> None:
+        """It has been run before, with this outcome."""
+        cancelled = isinstance(outcome.error, JobCancelledError)
+        ended = JobState.CANCELLED if cancelled else JobState.FAILED
+        self._move(JobState.SUCCEEDED if outcome.error is None else ended)
+        self._outcome = outcome
+
+    def interrupted(self) -> None:
+        """It is about to be cancelled by something that may come out otherwise on replay: that is no outcome."""
+        step = None if self.run.journal is None else self.run.journal.live(self.step_id)
+        if step is not None:
+            step.interrupted = True
+
+    def _deliver(self, state: JobState, outcome: Outcome[R]) -> None:
         self._move(state)
         self._outcome = outcome
         self._bindings, self._databases = (), ()

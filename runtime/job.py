@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from interlock.errors import ConfigurationError
@@ -55,6 +55,21 @@ class Job(Generic[R_co]):
     def can_run_again(self) -> bool:
         """Whether another attempt would go unseen. False once a part of the result has been handed out."""
         return True
+
+    def _identity(self) -> Any:
+        """What its fingerprint in the journal is taken of; None: its fields."""
+        return None
+
+    def _answer_limit(self) -> str:
+        """The limit of the answer it declares, apart from its identity: one cut off may be asked for at another."""
+        return ""
+
+    def _handed_out(self) -> Sequence[Any]:
+        """Parts of its result that its reader has had already, whatever became of the rest."""
+        return ()
+
+    def _check_nameable(self) -> None:
+        """Raises UnencodableError where its result could not be read back from the journal, before it is paid for."""
 
     def get_upstream_retries(self) -> int:
         return self.upstream_retries

@@ -146,17 +146,19 @@ class MapOutcomes(Generic[T, R]):
                 await self._something()
         except StopAsyncIteration:
             raise
-        except BaseException:
-            await self.aclose()
+        except BaseException as error:
+            await self.aclose(interrupted=isinstance(error, asyncio.CancelledError))
             raise
 
-    async def aclose(self) -> None:
-        """Stop what is under way and wait for its end."""
+    async def aclose(self, *, interrupted: bool = False) -> None:
+        """Stop what is under way and wait for its end. `interrupted`: since the reader is being cancelled."""
         self._source = self._feed = None
         pull, self._pull = self._pull, None
         running = [outcome.handle for outcome in self._window if not outcome.handle.done]
         self._window.clear()
         for handle in running:
+            if interrupted:
+                handle._execution.interrupted()
             handle.cancel("its map was left")
         for handle in running:
             await uncancelled(handle._execution.settled())

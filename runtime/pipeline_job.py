@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -35,7 +36,22 @@ class PipelineJob(Job[R_co]):
         return PipelineContext.of(dispatcher, execution)
 
     async def run(self, resources: PipelineContext) -> R_co:
-        return await self.pipeline.function(resources, *self.arguments, **self.keywords)
+        over = await resources.opened() if resources.begins else None
+        if over is None:
+            return await self.pipeline.function(resources, *self.arguments, **self.keywords)
+        if over.error is not None:
+            raise over.error
+        result: Any = over.value
+        return result  # type: ignore[no-any-return]
+
+    def _identity(self) -> Any:
+        """Its arguments by their names: `triage(t)` and `triage(ticket=t)` are one call."""
+        try:
+            return dict(
+                inspect.signature(self.pipeline.function).bind(None, *self.arguments, **self.keywords).arguments
+            )
+        except (TypeError, ValueError):
+            return self.arguments, self.keywords
 
     def __repr__(self) -> str:
         given = [repr(value) for value in self.arguments]

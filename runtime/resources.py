@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from interlock.decisions import DecisionClient
     from interlock.embeddings import EmbeddingsClient
 
+    from .journal.outcomes import OutcomeRow
+    from .journal.run import RunJournal
     from .prepared import Prepared
     from .store.book import Book
 
@@ -65,7 +67,12 @@ class JobResources:
     """Fetch a client by what was declared, a database by its name. All of it ends with `run`."""
 
     def __init__(
-        self, attempt: Attempt, around: Surrounding, prepared: Prepared, reservation: Reservation | None
+        self,
+        attempt: Attempt,
+        around: Surrounding,
+        prepared: Prepared,
+        reservation: Reservation | None,
+        journal: RunJournal | None = None,
     ) -> None:
         self._attempt, self._around, self._prepared, self._reservation = attempt, around, prepared, reservation
         self.stopper = Stopper()
@@ -74,6 +81,8 @@ class JobResources:
         self._commits: list[Awaitable[None]] = []
         self.spent = Spent()
         self.settling = False
+        self._journal = journal
+        self._step = None if journal is None else journal.live(attempt.step_id)
 
     # What a job uses.
 
@@ -168,7 +177,8 @@ class JobResources:
         self.spent.add(record)
         self._attempt.total.add(record)
         row = self._row(record)
-        committed = self._around.book.write_call(row)
+        step = self._step
+        committed = self._around.book.write_call(row) if step is None else step.record(row)
         self._commits.append(committed)
         self._around.recorded(row, self._attempt.span)
         return committed
@@ -197,6 +207,11 @@ class JobResources:
     def stop(self, reason: InterlockError) -> None:
         self.stopper.stop(reason)
 
+    def written(self, value: Any) -> None:
+        if self._step is not None:
+            assert self._attempt.step_id is not None
+            self._step.result(value, self._attempt.step_id)
+
     def finish_now(self) -> bool:
         """Without a database, with nothing left under way, and with every record committed: a client has waited for its
         own."""
@@ -204,6 +219,8 @@ class JobResources:
         self.settling = not self._sessions and self.stopper.idle and written
         if self.settling:
             self.stopper.stop(self._over())
+            if self._step is not None:
+                self._step.hold_back()  # the last row and the outcome are one commit
         return self.settling
 
     async def finish(self) -> None:
@@ -211,14 +228,36 @@ class JobResources:
         await self.stopper.over(self._over())
         for committed in self._commits:
             await committed
+        outcome = await self._known_before_commit() if self._sessions else None
         self.settling = True
         for name in sorted(self._sessions):
-            await self._sessions[name].commit()
+            await self._sessions[name].commit(outcome)
+
+    async def _known_before_commit(self) -> OutcomeRow | None:
+        """What was paid is on record, and this process may still write, before the user's transaction is committed."""
+        step, attempt = self._step, self._attempt
+        begun = sorted(name for name, session in self._sessions.items() if session.begun)
+        if step is None or self._journal is None or not begun:
+            return None
+        from .journal.outcomes import OutcomeRow
+
+        step.flush()
+        written, step.written = step.written, []
+        for committed in written:
+            await committed
+        if not written:
+            await self._journal.check()
+        assert attempt.run_id is not None
+        assert attempt.step_id is not None
+        assert step.text is not None
+        return OutcomeRow(attempt.run_id, attempt.step_id, step.text, tuple(begun))
 
     async def abandon(self) -> None:
         """Everything rolled back and returned; records that are queued are waited for."""
         self.settling = True
         await self.stopper.over(self._over())
+        if self._step is not None:
+            self._step.hold_back()
         for session in self._sessions.values():
             await session.rollback()
         for committed in self._commits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -30,11 +31,14 @@ class Outcome(Generic[R]):
 class Running(Generic[R]):
     """What exists only while an attempt runs."""
 
-    __slots__ = ("outcome", "probing", "reservation", "resources", "started_s", "stop", "task", "timer")
+    __slots__ = ("intended", "outcome", "probing", "reservation", "resources", "started_s", "stop", "task", "timer")
 
     def __init__(self, reservation: Reservation | None, started_s: float) -> None:
         self.reservation, self.started_s = reservation, started_s
         self.resources: Any = None
+        self.intended: Awaitable[None] | None = (
+            None  # the intent in the journal: nothing is sent before it is committed
+        )
         self.task: asyncio.Task[None] | None = None
         self.outcome: Outcome[R] | None = None
         self.stop: InterlockError | None = None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import uuid4
 
 from typing_extensions import Unpack
@@ -20,7 +20,7 @@ from interlock.catalog.pricing import parse_cap
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Grade
 from interlock.credentials import Chain
-from interlock.errors import ConfigurationError, InterlockError
+from interlock.errors import ConfigurationError, InterlockError, RunHeldError
 
 from .calls import CallSettings
 from .desk import ModelDesk, Surroundings
@@ -28,9 +28,10 @@ from .direct import DirectDecisions, DirectEmbeddings, DirectLLM
 from .dispatcher import Dispatcher, check_unique
 from .handle import JobHandle
 from .job import Job, job_name
+from .journal.opening import Opening
 from .levels import LevelKeeper
 from .pipeline_job import PipelineJob
-from .runs import Run
+from .runs import Run, cap_of
 from .settings import RuntimeSettings
 from .statistics import RuntimeStatistics
 from .store.book import Book, MemoryBook
@@ -40,6 +41,8 @@ from .unsent import unsent_runs
 
 if TYPE_CHECKING:
     from interlock.admission import Explanation
+
+    from .journal.run import Keeping, RunJournal
 
 R = TypeVar("R")
 
@@ -116,6 +119,7 @@ class Runtime:
                 book=book,
                 levels=None if settings.store is None else levels,
             )
+            self._dispatcher.keeping = await _keeping(self._dispatcher, credentials.redactor.redact)
         except BaseException:
             await uncancelled(book.close())
             raise
@@ -152,21 +156,53 @@ class Runtime:
         cost_cap: str | None = None,
         priority: int | None = None,
         workflow: str | None = None,
+        ambiguous: Literal["resend", "fail"] | None = None,
     ) -> R:
         """Run a job (a pipeline called is one) and give its result. Cancelling the await stops it and waits for its
         end.
 
-        `run_id` names the run in the records (default: a random one). `cost_cap` ("0.50", "0.50 EUR") is what it may
-        spend: a call whose worst price would pass it is refused with SpendCapExceededError before it is sent.
+        `run_id` names the run in the records (default: a random one). A pipeline's run of an id that is recorded goes
+        on where it was cut off, and what it had paid for is not asked again; one that has ended gives its result, or
+        raises its error, and runs nothing (docs/journal.md). `ambiguous` as in RuntimeSettings.
+
+        `cost_cap` ("0.50", "0.50 EUR") is what it may spend, over all of its lives: a call whose worst price would pass
+        it is refused with SpendCapExceededError before it is sent.
         """
-        handle = self.submit(job, run_id=run_id, cost_cap=cost_cap, priority=priority, workflow=workflow)
-        try:
-            return await handle
-        except BaseException:
-            if not handle.done:
-                handle.cancel()
-                await uncancelled(handle._execution.settled(), arrives=True)
-            raise
+        handle = self.submit(
+            job, run_id=run_id, cost_cap=cost_cap, priority=priority, workflow=workflow, ambiguous=ambiguous
+        )
+        return await _result(handle)
+
+    async def resume(
+        self,
+        run_id: str,
+        job: Job[Any] | None = None,
+        *,
+        from_step: str | None = None,
+        cost_cap: str | None = None,
+        ambiguous: Literal["resend", "fail"] | None = None,
+    ) -> Any:
+        """Go on with a recorded run and give its result. One that failed runs again what failed in it; what succeeded
+        stays as it is. `from_step` drops that step's outcome and all that were first written after it.
+
+        The pipeline is imported and called with what is recorded, unless `job` is given. `cost_cap` replaces the run's
+        own. Raises ConfigurationError where there is no such run or it cannot be called again from its record,
+        RunHeldError where it is under way, ReplayMismatchError where it was begun as something else.
+        """
+        dispatcher = self._open()
+        if dispatcher.keeping is None:
+            raise ConfigurationError("nothing is journaled here, so there is no run to resume: open a store")
+        found = await dispatcher.keeping.journal.read(run_id)
+        if found is None:
+            raise ConfigurationError(f"there is no run {run_id!r} in the journal")
+        if job is None:
+            from .journal.calling import pipeline_of
+
+            job = pipeline_of(found.head)
+        if not isinstance(job, PipelineJob):
+            raise ConfigurationError(f"run {run_id!r} is one of a pipeline, not of {type(job).__name__}")
+        opening = Opening(resume=True, from_step=from_step, ambiguous=ambiguous or self.settings.ambiguous)
+        return await _result(self._submit(job, run_id, cost_cap, opening))
 
     def submit(
         self,
@@ -178,19 +214,33 @@ class Runtime:
         workflow: str | None = None,
         after: Sequence[JobHandle[Any]] = (),
         tolerate_failures: bool = False,
+        ambiguous: Literal["resend", "fail"] | None = None,
     ) -> JobHandle[R]:
         """Start a job and give its handle, to be awaited or not.
 
         `after`: it enters the line when these have ended, and fails with DependencyFailedError if one of them failed,
         unless it `tolerate_failures`.
         """
+        opening = Opening(new=run_id is None, ambiguous=ambiguous or self.settings.ambiguous)
+        return self._submit(job, run_id, cost_cap, opening, priority, workflow, tuple(after), tolerate_failures)
+
+    def _submit(
+        self,
+        job: Job[R],
+        run_id: str | None,
+        cost_cap: str | None,
+        opening: Opening,
+        priority: int | None = None,
+        workflow: str | None = None,
+        after: tuple[JobHandle[Any], ...] = (),
+        tolerate_failures: bool = False,
+    ) -> JobHandle[R]:
         dispatcher = self._open()
-        after = tuple(after)
         dispatcher.check(job, after)  # before a run is begun for it
         if run_id is None and cost_cap is None and not isinstance(job, PipelineJob):
             run, ended = self._plain_run, None
         else:
-            run, ended = self._begin_run(dispatcher, job, run_id, cost_cap)
+            run, ended = self._begin_run(dispatcher, job, run_id, cost_cap, opening)
         handle = dispatcher.submit(
             job,
             run,
@@ -204,7 +254,7 @@ class Runtime:
         return handle
 
     def _begin_run(
-        self, dispatcher: Dispatcher, job: Job[Any], run_id: str | None, cost_cap: str | None
+        self, dispatcher: Dispatcher, job: Job[Any], run_id: str | None, cost_cap: str | None, opening: Opening
     ) -> tuple[Run, Callable[[JobHandle[Any]], None]]:
         """What the job's run shares, and what is to be done at its end."""
         money = None if cost_cap is None else parse_cap(cost_cap)
@@ -213,15 +263,16 @@ class Runtime:
             run_id = dispatcher.new_id()
         if run_id is not None:
             if run_id in self._active_runs:
-                raise ConfigurationError(f"a run named {run_id!r} is under way: give each run an id of its own")
+                raise RunHeldError(f"a run named {run_id!r} is under way: give each run an id of its own")
             self._active_runs.add(run_id)
-        caps = self._plain_run.caps
-        if money is not None:
-            name = f"run:{run_id}"
-            caps = (name, *caps)
-            dispatcher.spending.add(Cap(name=name, amount=money[0], currency=money[1]))
-        row: RunRow | None = None
-        if isinstance(job, PipelineJob) and run_id is not None:
+        caps, row, journal = self._plain_run.caps, None, None
+        workflow = job_name(job) if piped else ""
+        if isinstance(job, PipelineJob) and run_id is not None and dispatcher.keeping is not None:
+            journal = self._journal_of(dispatcher, dispatcher.keeping, job, run_id, cost_cap, opening)
+        elif money is not None and run_id is not None:
+            caps = (cap_of(run_id), *caps)
+            dispatcher.spending.add(Cap(name=cap_of(run_id), amount=money[0], currency=money[1]))
+        if journal is None and isinstance(job, PipelineJob) and run_id is not None:
             row = RunRow(
                 run_id=run_id,
                 pipeline=job.job_name,
@@ -230,17 +281,29 @@ class Runtime:
                 cost_cap=cost_cap,
             )
             dispatcher.book.write_run(row)
-        workflow = job_name(job) if piped else ""
-        run = Run(run_id=run_id, workflow=workflow, caps=caps, priority=job.priority)
+        run = Run(run_id=run_id, workflow=workflow, caps=caps, priority=job.priority, journal=journal)
         return run, lambda handle: self._end_run(dispatcher, run, row, handle)
+
+    def _journal_of(
+        self,
+        dispatcher: Dispatcher,
+        keeping: Keeping,
+        job: PipelineJob[Any],
+        run_id: str,
+        cost_cap: str | None,
+        opening: Opening,
+    ) -> RunJournal:
+        from .journal.calling import head_of
+        from .journal.run import RunJournal
+
+        head = head_of(job, run_id=run_id, started_at=dispatcher.wall(), cost_cap=cost_cap, priority=job.priority)
+        return RunJournal(keeping, head, opening, job)
 
     def _end_run(self, dispatcher: Dispatcher, run: Run, row: RunRow | None, handle: JobHandle[Any]) -> None:
         if run.run_id is not None:
             self._active_runs.discard(run.run_id)
-        for name in run.caps:
-            if name != DEPLOYMENT:
-                with suppress(ValueError):
-                    dispatcher.spending.remove(name)
+            with suppress(ValueError):
+                dispatcher.spending.remove(cap_of(run.run_id))
         if row is None:
             return
         error = handle.exception()
@@ -324,9 +387,28 @@ def _catalog(settings: RuntimeSettings) -> Catalog:
     return given if isinstance(given, Catalog) else Catalog.load(Path(given))
 
 
+async def _result(handle: JobHandle[R]) -> R:
+    """Its result. Whoever stops waiting stops the job, and waits for its end."""
+    try:
+        return await handle
+    except BaseException:
+        if not handle.done:
+            handle.cancel()
+            await uncancelled(handle._execution.settled(), arrives=True)
+        raise
+
+
+async def _keeping(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Keeping | None:
+    """What runs are journaled with; None where they are not."""
+    from .journal.starting import keeping_of
+
+    return await keeping_of(dispatcher, redact)
+
+
 async def _open_book(settings: RuntimeSettings) -> Book:
     if settings.store is None:
-        return MemoryBook()
+        kept: Book = getattr(settings.journal, "book", None) or MemoryBook()
+        return kept
     from .store.opening import open_book
 
     url, durability = settings.store, settings.store_durability

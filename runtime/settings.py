@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from interlock.decisions import Calibration
 
     from .database import DatabaseProvider
+    from .journal.protocol import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,9 @@ class RuntimeSettings:
 
     `catalog`: a file, a Catalog, or None for the catalog that ships. `store`: an SQLAlchemy URL, or None to keep the
     latest records in memory only. `accounts`: gates of one's own (`CountingGate("gpu", 2)`), for `needs.require`.
+    `journal` keeps what every step of a pipeline came to in the store, so that a run that was cut off goes on
+    (docs/journal.md); False: nothing is kept of it but records. `ambiguous` says what becomes of a step whose last
+    attempt may have been sent: "resend" it, or "fail".
     `cost_cap`: what this Runtime may spend, "20" (USD) or "20 EUR". `keep_text` writes answers into the records.
     `freeze` keeps the garbage collector away from jobs that wait where very many do (`gc.freeze`, see
     docs/admission.md); off for a program that manages the collector by itself. `strict_declarations` refuses a call
@@ -55,6 +59,8 @@ class RuntimeSettings:
     catalog: Catalog | Path | str | None = None
     store: str | None = "sqlite:///interlock.db"
     store_durability: Literal["NORMAL", "FULL"] = "NORMAL"
+    journal: bool | Journal = True
+    ambiguous: Literal["resend", "fail"] = "resend"
     databases: tuple[DatabaseProvider, ...] = ()
     accounts: tuple[Any, ...] = ()
     models: ModelSettings = field(default_factory=ModelSettings)

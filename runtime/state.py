@@ -1,13 +1,17 @@
 """The life of a job: its states and the one table of moves between them.
 
-    created ──► blocked ──► preparing ──► spending ──► waiting ──► running ──► succeeded
-       └───────────────────────▲ ▲ ▲          (cost cap)  (the line)  │  │ └──► failed
-                               │ │ └── moved to a backup ◄──┘         │  └────► stopping ──► cancelled | failed
-                               │ └── backing_off ◄────────────────────┤
-                               └──────────────────────────────────────┘
+    created ──► blocked ──► preparing ──► counting ──► spending ──► waiting ──► running ──► succeeded
+       └───────────────────────▲ ▲ ▲   (by a provider) (cost cap)  (the line)     │  │ └─► failed
+                               │ │ └──── moved to a backup ◄──────────┘           │  └─► stopping ──► cancelled | failed
+                               │ └── backing_off ◄────────────────────────────────┤
+                               └──────────────────────────────────────────────────┘
 
-`blocked` waits for the jobs named in `after=`; `preparing` declares, binds and prices; `spending` waits until a cost
-cap has room; `waiting` stands in the line; `stopping` was asked to stop and has a grace period. Whatever is not running
+Each of the ends is reached through `recording` in a journaled run: what the job came to is being committed, which is
+too late to stop it. A step that is read back from the journal goes from `created` to its end.
+
+`blocked` waits for the jobs named in `after=`; `preparing` declares, binds and prices; `counting` asks providers how
+large the calls are, where their entries say so; `spending` waits until a cost cap has room; `waiting` stands in the
+line; `stopping` was asked to stop and has a grace period. Whatever is not running
 is cancelled at once. Until `running` a job owns no Task.
 """
 
@@ -20,11 +24,13 @@ class JobState(StrEnum):
     CREATED = "created"
     BLOCKED = "blocked"
     PREPARING = "preparing"
+    COUNTING = "counting"
     SPENDING = "spending"
     WAITING = "waiting"
     RUNNING = "running"
     STOPPING = "stopping"
     BACKING_OFF = "backing_off"
+    RECORDING = "recording"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -36,15 +42,20 @@ class JobState(StrEnum):
 
 _S = JobState
 
+_REFUSED = frozenset({_S.RECORDING, _S.FAILED, _S.CANCELLED})
+_ENDS = _REFUSED | {_S.SUCCEEDED}
+
 MOVES: dict[JobState, frozenset[JobState]] = {
-    _S.CREATED: frozenset({_S.BLOCKED, _S.PREPARING, _S.FAILED, _S.CANCELLED}),
-    _S.BLOCKED: frozenset({_S.PREPARING, _S.FAILED, _S.CANCELLED}),
-    _S.PREPARING: frozenset({_S.SPENDING, _S.WAITING, _S.RUNNING, _S.FAILED, _S.CANCELLED}),
-    _S.SPENDING: frozenset({_S.WAITING, _S.FAILED, _S.CANCELLED}),
-    _S.WAITING: frozenset({_S.RUNNING, _S.PREPARING, _S.FAILED, _S.CANCELLED}),
-    _S.RUNNING: frozenset({_S.STOPPING, _S.BACKING_OFF, _S.PREPARING, _S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),
-    _S.STOPPING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),
-    _S.BACKING_OFF: frozenset({_S.PREPARING, _S.FAILED, _S.CANCELLED}),
+    _S.CREATED: _ENDS | {_S.BLOCKED, _S.PREPARING},
+    _S.BLOCKED: _REFUSED | {_S.PREPARING},
+    _S.PREPARING: _REFUSED | {_S.COUNTING, _S.SPENDING, _S.WAITING, _S.RUNNING},
+    _S.COUNTING: _REFUSED | {_S.SPENDING, _S.WAITING, _S.RUNNING},
+    _S.SPENDING: _REFUSED | {_S.WAITING},
+    _S.WAITING: _REFUSED | {_S.RUNNING, _S.PREPARING},
+    _S.RUNNING: _ENDS | {_S.STOPPING, _S.BACKING_OFF, _S.PREPARING},
+    _S.STOPPING: _ENDS,
+    _S.BACKING_OFF: _REFUSED | {_S.PREPARING},
+    _S.RECORDING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),
     _S.SUCCEEDED: frozenset(),
     _S.FAILED: frozenset(),
     _S.CANCELLED: frozenset(),

@@ -24,7 +24,8 @@ class RuntimeStatistics:
 
     `usage` and `cost` (by currency) add up every recorded request; `unpriced` counts those without a known cost.
     `waited_s` is the time all attempts stood in the line together, seconds; `waits_s` the same by account. `breakers`
-    are of the models and accounts that have failed and not yet recovered.
+    are of the models and accounts that have failed and not yet recovered. `replayed` counts the steps that were read
+    back from the journal, `again` those that ran although something of them was known, by the reason (docs/journal.md).
     """
 
     admission: AdmissionStatistics
@@ -34,6 +35,8 @@ class RuntimeStatistics:
     failed: int
     cancelled: int
     reruns: int
+    replayed: int
+    again: Mapping[str, int]
     requests: int
     outcomes: Mapping[str, int]
     usage: Usage
@@ -62,12 +65,14 @@ class Counts:
 
     submitted: int = 0
     reruns: int = 0
+    replayed: int = 0
     requests: int = 0
     unpriced: int = 0
     undeclared: int = 0
     unmetered: int = 0
     waited_s: float = 0.0
     usage: Usage = field(default_factory=Usage)
+    again: dict[str, int] = field(default_factory=dict)
     ended: dict[JobState, int] = field(default_factory=dict)
     outcomes: dict[str, int] = field(default_factory=dict)
     cost: dict[str, Decimal] = field(default_factory=dict)
@@ -75,6 +80,9 @@ class Counts:
 
     def end(self, state: JobState) -> None:
         self.ended[state] = self.ended.get(state, 0) + 1
+
+    def repeat(self, why: str) -> None:
+        self.again[why] = self.again.get(why, 0) + 1
 
     def add(self, row: CallRow) -> None:
         record = row.record
@@ -103,6 +111,8 @@ class Counts:
             failed=self.ended.get(JobState.FAILED, 0),
             cancelled=self.ended.get(JobState.CANCELLED, 0),
             reruns=self.reruns,
+            replayed=self.replayed,
+            again=dict(self.again),
             requests=self.requests,
             outcomes=dict(self.outcomes),
             usage=self.usage,

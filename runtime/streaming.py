@@ -7,11 +7,13 @@ connection nor a reservation.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from interlock.clients.conversation import TextBlock, ThinkingBlock, ToolUseBlock
 from interlock.clients.partial import PartialObject
 from interlock.clients.response import Piece, PieceKind
 from interlock.errors import StreamBufferError
@@ -30,13 +32,15 @@ LARGEST_BUFFER = 5 * 1024 * 1024
 class Sink:
     """Where a streaming job puts its pieces. Bounded: StreamBufferError beyond `largest` characters unread."""
 
-    def __init__(self, largest: int = LARGEST_BUFFER) -> None:
+    def __init__(self, largest: int = LARGEST_BUFFER, *, keeps: bool = False) -> None:
         self._largest = largest
         self._pieces: deque[Piece] = deque()
         self._size = 0
         self._wake: asyncio.Future[None] | None = None
         #: Whether a piece was ever put: from then on the stream cannot be begun again unseen.
         self.delivered = False
+        #: Everything that was put, where a journal wants it of a stream that has no response.
+        self.kept: list[Piece] | None = [] if keeps else None
 
     def put(self, piece: Piece) -> None:
         self.delivered = True
@@ -44,7 +48,13 @@ class Sink:
         if self._size > self._largest:
             raise StreamBufferError(f"the stream's reader is more than {self._largest:,} characters behind")
         self._pieces.append(piece)
+        if self.kept is not None:
+            self.kept.append(piece)
         self.wake()
+
+    def replay(self, pieces: Iterable[Piece]) -> None:
+        """What was read in an earlier life of the run, however much of it."""
+        self._pieces.extend(pieces)
 
     def wake(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -68,6 +78,20 @@ class Sink:
             self._wake = None
 
 
+def pieces_of(response: LLMResponse) -> list[Piece]:
+    """A response in pieces, one a block."""
+    pieces: list[Piece] = []
+    for index, block in enumerate(response.blocks):
+        if isinstance(block, ThinkingBlock):
+            pieces.append(Piece(kind=PieceKind.THINKING, text=block.text, block_index=index))
+        elif isinstance(block, ToolUseBlock):
+            arguments = json.dumps(block.input, ensure_ascii=False)
+            pieces.append(Piece(kind=PieceKind.TOOL_JSON, text=arguments, block_index=index, tool=block.name))
+        elif isinstance(block, TextBlock):
+            pieces.append(Piece(kind=PieceKind.TEXT, text=block.text, block_index=index))
+    return [piece for piece in pieces if piece.text]
+
+
 class CallStream:
     """The pieces of one streamed call, in order; the last one is of kind RESPONSE, and then there is `response`.
 
@@ -89,12 +113,17 @@ class CallStream:
     async def __aenter__(self) -> CallStream:
         check_may_wait_for("a streamed call")
         self._handle = self._submit()
+        if self._handle.done:  # read back from the journal
+            error = self._handle.exception()
+            self._sink.replay(pieces_of(self._handle.result()) if error is None else getattr(error, "pieces", ()))
         self._handle._execution.on_done(self._sink.wake)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, asyncio.CancelledError) and self._handle is not None:
+            self._handle._execution.interrupted()
         await self.aclose()
 
     def __aiter__(self) -> CallStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -27,27 +28,27 @@ class _Run:
 class _Refused:
     """An awaitable that fails when it is awaited, and bothers nobody otherwise."""
 
-    __slots__ = ("_error",)
+    __slots__ = ("error",)
 
     def __init__(self, error: InterlockError) -> None:
-        self._error = error
+        self.error = error
 
     def __await__(self):  # type: ignore[no-untyped-def]
-        raise self._error
+        raise self.error
         yield
 
 
 class MemoryJournal:
-    """For tests: `RuntimeSettings(store=None, journal=MemoryJournal())`. `lapse(owner)` is that owner's death."""
+    """For tests: `RuntimeSettings(store=None, journal=MemoryJournal())`. A deep copy of it is what a crash leaves."""
 
     def __init__(self) -> None:
         self.book = MemoryBook()
         self._runs: dict[str, _Run] = {}
         self._lapsed: set[str] = set()
 
-    def lapse(self, owner: str) -> None:
-        """Its claims are no longer good, and its runs are anybody's."""
-        self._lapsed.add(owner)
+    def lapse(self) -> None:
+        """Every owner there is by now is dead: its claims are no longer good, and its runs are anybody's."""
+        self._lapsed |= {run.owner for run in self._runs.values()}
 
     def create(self, head: RunHead, *, owner: str) -> tuple[Claim, Awaitable[None]]:
         self._runs[head.run_id] = run = _Run(head, owner)
@@ -155,9 +156,9 @@ class MemoryJournal:
             cost, currency = row.record.cost, row.record.currency
             if cost and currency is not None:
                 spent[currency] = spent.get(currency, Decimal(0)) + cost
-        known = [(row.step_id, row.attempt) for row in run.calls]
+        known = Counter((row.step_id, row.attempt) for row in run.calls)
         steps = {
-            id: replace(step, known_calls=known.count((id, step.attempt))) if step.status is StepStatus.BEGUN else step
+            id: replace(step, known_calls=known[id, step.attempt]) if step.status is StepStatus.BEGUN else step
             for id, step in run.steps.items()
         }
         return RecordedRun(

@@ -165,7 +165,7 @@ class Journal(Protocol):
         ...
 
     async def begin(self, head: RunHead, *, owner: str, reopen: Collection[RunStatus]) -> RecordedRun:
-        """Begin the run of that id: made where there is none, taken where its status is one of `reopen`, else only read.
+        """Begin the run of that id: made where there is none, taken where its status is in `reopen`, else only read.
         Taking it sets owner, raises the fence, and makes it RUNNING; the stored head stays as it is.
 
         Raises RunHeldError where it is RUNNING in the hands of another owner who is alive. (An owner of this host whose

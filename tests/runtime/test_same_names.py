@@ -44,7 +44,7 @@ def test_every_client_has_every_name(promised: type[Any], classes: tuple[type[An
 
 def test_a_threads_resources_have_the_names_of_a_jobs() -> None:
     runtimes_own = {"abandon", "finish", "finish_now", "open_transactions", "record", "reservation_permit", "stop"}
-    runtimes_own |= {"strict", "warn_once", "with_totals", "job_name"}
+    runtimes_own |= {"strict", "warn_once", "with_totals", "job_name", "written"}
     assert names(JobResources) - runtimes_own <= names(BlockingResources)
     bound_to_the_loop = {"commit", "rollback", "connection", "session"}
     assert names(DatabaseSession) - bound_to_the_loop <= names(blocking.BlockingDatabaseSession)

@@ -1,0 +1,54 @@
+"""Whether a run that is recorded is taken up again, and how: one table.
+
+    recorded as          Runtime.run(..., run_id=)          Runtime.resume(run_id)
+    queued, running      goes on (recovery)                 goes on (recovery)
+    cancelled            goes on (recovery)                 goes on (recovery)
+    succeeded            its result, nothing is run         its result, nothing is run
+    failed               its error, nothing is run          goes on, what failed is run again
+      by a refusal       goes on, refusals are asked again  goes on, what failed is run again
+      by the journal     goes on (recovery)                 goes on (recovery)
+
+By the journal: it was stopped for a mismatch, an ambiguous step, a lease that was lost, a store that failed. That says
+nothing of the run itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from interlock.errors import AmbiguousStepError, LeaseLostError, ReplayMismatchError, StoreError
+
+from .protocol import RecordedRun, RunStatus
+from .replay import Mode, is_refusal
+
+_OF_THE_JOURNAL = frozenset((ReplayMismatchError.code, AmbiguousStepError.code, LeaseLostError.code, StoreError.code))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How a run is to be begun. `new`: its id is a random one. `resume`: somebody said so."""
+
+    new: bool = False
+    resume: bool = False
+    from_step: str | None = None
+    ambiguous: Literal["resend", "fail"] = "resend"
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    mode: Mode
+
+
+def taking(found: RecordedRun, *, resume: bool) -> Taking | None:
+    """None: the run is over, and its end is the answer."""
+    if found.status is RunStatus.SUCCEEDED:
+        return None
+    if found.status is not RunStatus.FAILED:
+        return Taking(Mode.RECOVERY)
+    code = found.end.error_code if found.end is not None else None
+    if code in _OF_THE_JOURNAL:
+        return Taking(Mode.RECOVERY)
+    if resume:
+        return Taking(Mode.RESUMED)
+    return Taking(Mode.ASKING_AGAIN) if is_refusal(code) else None
