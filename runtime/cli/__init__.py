@@ -7,6 +7,7 @@
     progress    the results as they come, kept so that a run can go on, and their order at the end
     running     `interlock run`; arguments: from a line to the pipeline's parameters; watching: its progress bar
     configuring its settings; interrupts: Ctrl-C while it runs; telling: what it says at its end
+    embed       `interlock embed`; documents: from lines to documents; search: `interlock search`
     calls       `interlock calls`
     catalog     `interlock catalog check | show`
     demo        `interlock demo`

@@ -202,6 +202,84 @@ def plan(
 
 
 @app.command()
+def embed(
+    store: Annotated[str, typer.Option("--store", help="sqlite:///docs.db, or postgresql://user@host/database.")],
+    input: Annotated[
+        Path | None, typer.Option("--input", help="One JSON object a line; each line is one document.")
+    ] = None,
+    field: Annotated[
+        str, typer.Option("--field", help="The member with the text; the others are kept with it.")
+    ] = "text",
+    id_field: Annotated[
+        str | None, typer.Option("--id-field", help='The member with the id. Default: "id" where a line has it.')
+    ] = None,
+    collection: Annotated[str, typer.Option("--collection", help="A store may hold several.")] = "documents",
+    model: Annotated[str | None, typer.Option("--model", help="An entry of the catalog. Default: its pin.")] = None,
+    re_embed: Annotated[
+        bool, typer.Option("--re-embed", help="Embed what is stored again, with this model; then the --input, if any.")
+    ] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and embed the others.")] = False,
+    max_cost: Annotated[
+        str | None, typer.Option("--max-cost", help='The most this command may spend: "5" (USD) or "5 EUR".')
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Look at no more than so many lines.")] = None,
+    catalog: Catalog = None,
+    records: Annotated[str, typer.Option("--records", help="Where calls are recorded.")] = STORE,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
+) -> None:
+    """Embed the lines of a file into a store that `interlock search` searches. What is stored already is skipped."""
+    with plain_errors():
+        from .embed import EmbedOptions, embed_file
+
+        options = EmbedOptions(
+            store=store,
+            input=input,
+            field=field,
+            id_field=id_field,
+            collection=collection,
+            model=model,
+            re_embed=re_embed,
+            truncate=truncate,
+            skip_bad=skip_bad,
+            max_cost=max_cost,
+            limit=limit,
+            catalog=catalog,
+            records=records,
+            verbose=verbose,
+        )
+        code = embed_file(options)
+    raise typer.Exit(code)
+
+
+@app.command()
+def search(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for, in plain words.")],
+    store: Annotated[str, typer.Option("--store", help="sqlite:///docs.db, or postgresql://user@host/database.")],
+    collection: Annotated[str, typer.Option("--collection", help="Which one of the store.")] = "documents",
+    k: Annotated[int, typer.Option("-k", min=1, help="How many documents.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as a JSON array, whole and with fields.")] = False,
+    catalog: Catalog = None,
+    records: Annotated[str, typer.Option("--records", help="Where calls are recorded.")] = STORE,
+) -> None:
+    """Find the stored documents that are nearest to a question, by the model that embedded them."""
+    with plain_errors():
+        from .search import SearchOptions, show_search
+
+        show_search(
+            SearchOptions(
+                question=question,
+                store=store,
+                collection=collection,
+                k=k,
+                as_json=as_json,
+                catalog=catalog,
+                records=records,
+            )
+        )
+
+
+@app.command()
 def calls(
     last: Annotated[str | None, typer.Option("--last", help="Only the last 30s, 15m, 1h, 2d ...")] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="Only the calls of this run.")] = None,

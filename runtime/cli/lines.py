@@ -52,7 +52,7 @@ class Checked:
 
 def read_lines(path: Path) -> Iterator[Line | BadLineError]:
     """The lines in order, blank ones left out. A line that is not JSON comes as its error."""
-    for number, raw in _raw_lines(path):
+    for number, raw in raw_lines(path):
         try:
             yield parse(number, raw)
         except BadLineError as error:
@@ -60,15 +60,20 @@ def read_lines(path: Path) -> Iterator[Line | BadLineError]:
 
 
 def parse(number: int, raw: bytes) -> Line:
+    value = value_of(number, raw)
+    return Line(number, _id_of(number, value), value)
+
+
+def value_of(number: int, raw: bytes) -> Any:
+    """What a line says. BadLineError where that is not JSON."""
     try:
-        value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_constant)
+        return json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise BadLineError(number, "not UTF-8 text") from None
     except ValueError as error:
         raise BadLineError(number, f"not JSON ({getattr(error, 'msg', error)})") from None
     except RecursionError:
         raise BadLineError(number, "nested too deeply") from None
-    return Line(number, _id_of(number, value), value)
 
 
 def check(path: Path, fits: Callable[[Line], object]) -> Checked:
@@ -111,7 +116,7 @@ def check_same_input(path: Path, output: Path, ids: Mapping[Id, str | None], don
     )
 
 
-def complain(path: Path, bad: dict[int, str]) -> NoReturn:
+def complain(path: Path, bad: Mapping[int, str]) -> NoReturn:
     """One error that names the bad lines by their numbers."""
     named = "; ".join(f"line {number}: {reason}" for number, reason in list(bad.items())[:MOST_NAMED])
     more = f"; and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
@@ -120,7 +125,8 @@ def complain(path: Path, bad: dict[int, str]) -> NoReturn:
     )
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, line) of those that are not blank. ConfigurationError for a file that cannot be read."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ConfigurationError(f"{path} is a pipe or a device, and the input is read more than once: name a file")
     try:

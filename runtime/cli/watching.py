@@ -1,4 +1,4 @@
-"""The progress bar of `interlock run`: rate, tokens, cost, waits, failures and the time left."""
+"""The progress bar of `interlock run` and `interlock embed`: rate, tokens, cost, waits, failures and the time left."""
 
 from __future__ import annotations
 
@@ -7,20 +7,32 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from ..runtime import Runtime
-    from .running import FileRun
 
 EVERY_S = 0.25
 
 
+class Watched(Protocol):
+    """Work on the lines of a file. `already` were done before it began."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def already(self) -> int: ...
+    @property
+    def succeeded(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+
+
 @asynccontextmanager
-async def watched(work: FileRun, runtime: Runtime) -> AsyncIterator[None]:
+async def watched(work: Watched, runtime: Runtime) -> AsyncIterator[None]:
     """Draw the bar on standard error while the block runs; nothing where that is no terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -49,7 +61,7 @@ async def watched(work: FileRun, runtime: Runtime) -> AsyncIterator[None]:
             draw()
 
 
-def words(work: FileRun, runtime: Runtime, rate_per_s: float) -> str:
+def words(work: Watched, runtime: Runtime, rate_per_s: float) -> str:
     """`3.1/s  42k tokens  0.13 USD  12 waiting (3.1 s)  1 failed`"""
     statistics = runtime.statistics()
     usage, line = statistics.usage, statistics.admission

@@ -77,6 +77,7 @@ async def embed_documents(
     *,
     model: ModelSpec | str | None = None,
     progress: Callable[[EmbedTotals], None] | None = None,
+    stopping: Callable[[], bool] = lambda: False,
     **options: Any,
 ) -> EmbedTotals:
     """Embed documents and store them, batch by batch, in bounded memory; those that are stored with the same text are
@@ -84,13 +85,14 @@ async def embed_documents(
 
     `model` is an entry of the catalog; without it the catalog's pin. CollectionModelError before anything is sent where
     the collection holds another model's vectors. A document that cannot be embedded is in `refused` and stops nothing.
-    `progress` is called with the totals after each batch. `options` are those of `embed_corpus`: `too_long`, `limit`,
-    `workflow`, ...
+    `progress` is called with the totals after each batch. Once `stopping()` is true no further document is begun.
+    `options` are those of `embed_corpus`: `truncate`, `limit`, `workflow`, ...
     """
     totals = EmbedTotals()
     entry = embedding_entry(runtime, model)
     await _require_model(runtime, collection, entry)
-    await _embed(runtime, collection, documents, model, totals, progress, known=True, **options)
+    given = _until(stopping, documents)
+    await _embed(runtime, collection, given, model, totals, progress, known=True, **options)
     if totals.stored:
         await collection.index()
     return totals
@@ -102,6 +104,7 @@ async def embed_again(
     *,
     model: ModelSpec | str | None = None,
     progress: Callable[[EmbedTotals], None] | None = None,
+    stopping: Callable[[], bool] = lambda: False,
     **options: Any,
 ) -> EmbedTotals:
     """Embed every stored document again, with another model. Until the last one is done the old vectors are found;
@@ -114,9 +117,8 @@ async def embed_again(
     entry, width = embedding_entry(runtime, model), runtime.catalog.embedding_width
     await collection.begin_anew(model=entry, width=width)
     while True:
-        await _embed(
-            runtime, collection, _outdated(collection), model, totals, progress, known=False, anew=True, **options
-        )
+        outdated = _until(stopping, _outdated(collection))
+        await _embed(runtime, collection, outdated, model, totals, progress, known=False, anew=True, **options)
         if totals.refused:
             first = totals.refused[0]
             raise StoreError(
@@ -124,6 +126,8 @@ async def embed_again(
                 f"{first.document.id!r}: {first.reason}. The old vectors stay; delete those documents or choose "
                 "another model, and go on with the same command"
             )
+        if stopping():
+            return totals
         await collection.index(anew=True)
         if await collection.switch() == 0:
             return totals
@@ -180,7 +184,7 @@ async def _require_model(runtime: Runtime, collection: Collection, entry: ModelE
 async def _embed(
     runtime: Runtime,
     collection: Collection,
-    documents: Iterable[Document] | AsyncIterable[Document],
+    documents: AsyncIterable[Document],
     model: ModelSpec | str | None,
     totals: EmbedTotals,
     progress: Callable[[EmbedTotals], None] | None,
@@ -207,13 +211,24 @@ async def _embed(
                 progress(totals)
 
 
-async def _pairs(documents: Iterable[Document] | AsyncIterable[Document]) -> AsyncIterator[tuple[_Held, str]]:
+async def _pairs(documents: AsyncIterable[Document]) -> AsyncIterator[tuple[_Held, str]]:
+    async for document in documents:
+        yield _Held(document), document.text
+
+
+async def _until(
+    stopping: Callable[[], bool], documents: Iterable[Document] | AsyncIterable[Document]
+) -> AsyncIterator[Document]:
     if isinstance(documents, AsyncIterable):
         async for document in documents:
-            yield _Held(document), document.text
+            if stopping():
+                return
+            yield document
     else:
         for document in documents:
-            yield _Held(document), document.text
+            if stopping():
+                return
+            yield document
 
 
 async def _outdated(collection: Collection) -> AsyncIterator[Document]:

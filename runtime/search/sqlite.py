@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +67,7 @@ class SqliteCollection(Collection):
         self._too_large = 0  # so many rows did not fit
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-search")
         self._connection: sqlite3.Connection | None = None
+        self._nothing: sqlite3.Connection | None = None  # what is read of a file that is not there yet
         self._closed = False
         #: Whether sqlite-vec is there; known once the file is open.
         self.has_extension = False
@@ -135,33 +137,52 @@ class SqliteCollection(Collection):
         return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
 
     def _open(self) -> None:
-        if not self._create and self._path != ":memory:" and not Path(self._path).is_file():
+        if self._is_there():
+            self._connection = self._connect(self._path)
+        elif not self._create:
             raise StoreError(
                 f"there is no store {self.place}: nothing has been embedded into it, or its path is another"
             )
+        elif not os.access(Path(self._path).parent, os.W_OK):
+            raise StoreError(f"the store {self.place} cannot be opened. {_advice(self._path)}")
+
+    def _is_there(self) -> bool:
+        return self._path == ":memory:" or Path(self._path).exists()
+
+    def _connect(self, path: str) -> sqlite3.Connection:
         try:
-            connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+            connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
             try:
-                tables.prepare(connection)
+                tables.prepare(connection, busy_s=BUSY_S)
             except BaseException:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise StoreError(f"the store {self.place} cannot be opened: {error}. {_advice(self._path)}") from None
-        self._connection = connection
+            raise StoreError(f"the store {self.place} cannot be opened: {error}. {_advice(path)}") from None
         self.has_extension = tables.load_extension(connection)
+        return connection
+
+    def _connected(self, *, writing: bool) -> sqlite3.Connection:
+        """The file is made by the first write: what is refused before that leaves none behind."""
+        if self._closed:
+            raise StoreError(f"the store {self.place} is closed")
+        if self._connection is None and (writing or self._is_there()):
+            self._connection = self._connect(self._path)
+        if self._connection is None:
+            self._nothing = self._nothing or self._connect(":memory:")
+            return self._nothing
+        return self._connection
 
     def _shut(self) -> None:
-        connection, self._connection, self._held = self._connection, None, None
         self._closed = True
-        if connection is not None:
-            connection.close()
+        for connection in (self._connection, self._nothing):
+            if connection is not None:
+                connection.close()
+        self._connection = self._nothing = self._held = None
 
     @contextmanager
     def _transaction(self, how: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
-        connection = self._connection
-        if connection is None:
-            raise StoreError(f"the store {self.place} is closed")
+        connection = self._connected(writing=how != "DEFERRED")
         connection.execute(f"BEGIN {how}")
         try:
             yield connection

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a page of a new file: seven vectors of 1,024 numbers lie in one, instead of none in a page of 4,096.
 PAGE = 32_768
+#: Seconds until a new file is asked for again.
+AGAIN_S = 0.01
 _REGISTRY = """
 CREATE TABLE IF NOT EXISTS interlock_collections (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -64,12 +67,24 @@ class Generation(NamedTuple):
         return f"interlock_vectors_{self.number}"
 
 
-def prepare(connection: sqlite3.Connection) -> None:
+def prepare(connection: sqlite3.Connection, *, busy_s: float) -> None:
     connection.execute(f"PRAGMA page_size={PAGE}")  # of a file that is there already it stays as it is
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        connection.execute("PRAGMA journal_mode=WAL")
+    _write_ahead(connection, time.monotonic() + busy_s)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(_REGISTRY)
+
+
+def _write_ahead(connection: sqlite3.Connection, until: float) -> None:
+    """The log that lets others read while one writes. SQLite does not wait for a lock to change to it, so where two
+    processes open a new file at once, one of them has to ask again."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(AGAIN_S)
 
 
 def load_extension(connection: Any) -> bool:

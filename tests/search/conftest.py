@@ -25,10 +25,19 @@ def without_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_tables, "load_extension", lambda connection: False)
 
 
-@pytest.fixture(params=("held", "read", "sqlite-vec", "postgres"))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    kind = request.param
+def _place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
     if kind == "postgres":
         return Place(kind, request.getfixturevalue("postgres").fresh(), 0)
     request.getfixturevalue("with_extension" if kind == "sqlite-vec" else "without_extension")
-    return Place(kind, f"sqlite:///{tmp_path}/docs.db", 64 if kind == "held" else 0)
+    return Place(kind, f"sqlite:///{folder}/docs.db", 64 if kind == "held" else 0)
+
+
+@pytest.fixture(params=("held", "read", "sqlite-vec", "postgres"))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return _place(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=("held", "postgres"))
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A file and a server, for what does not depend on how a file is searched."""
+    return _place(request.param, request, tmp_path)
