@@ -154,10 +154,13 @@ class ModelEntry(Strict):
     structured: Literal["native", "tool", "tool_auto", "prompt"] = "prompt"
     caching: Literal["none", "marks", "automatic"] = "none"
     cache_ttl: Literal["5m", "1h"] | None = None
+    count: Literal["offline", "provider"] = "offline"  # chat: who says how large a call is before it is sent
     dimensions: Count | None = None  # embeddings: the native width of its vectors
     requested_dimensions: Count | None = None  # embeddings: the width asked for, where the wire can ask
     max_batch_items: Count | None = None  # embeddings: texts a request
     max_batch_tokens: Count | None = None  # embeddings: tokens a request
+    #: Embeddings: what is put before each text, for a model that is told so and not by a parameter what it is for.
+    prefixes: dict[Literal["document", "query"], str] = Field(default_factory=dict)
     limits: Limits = Limits()
     accounting: Accounting = Accounting()
     prices: Prices | None = None
@@ -193,6 +196,8 @@ class ModelEntry(Strict):
             raise ValueError("a chat model needs a grade")
         if self.kind is not Kind.CHAT and self.grade is not None:
             raise ValueError(f"only chat models have a grade, not {self.kind.value}")
+        if self.kind is not Kind.CHAT and self.count == "provider":
+            raise ValueError(f"only chat models are counted by their provider, not {self.kind.value}")
         if self.grade is Grade.CEILING:
             raise ValueError("CEILING is asked for, not carried: the strongest model is MEGA at most")
         if refused := sorted(self.parameters.keys() & self.unsupported):

@@ -130,6 +130,13 @@ def bind(
 ) -> ModelBinding:
     """The entry for a spec with the numbers that are both reserved and sent."""
     entry = picker.pick(Seat(kind=spec.kind, spec=spec, input_tokens=input_tokens), situation)
+    return sized(spec, entry, catalog=catalog, input_tokens=input_tokens, calls=calls)
+
+
+def sized(
+    spec: ModelSpec, entry: ModelEntry, *, catalog: Catalog, input_tokens: int = 0, calls: int = 1
+) -> ModelBinding:
+    """The same for an entry that has been picked. Raises ContextWindowExceededError."""
     if spec.kind is not Kind.CHAT:
         return ModelBinding(spec=spec, entry=entry, input_tokens=input_tokens, output_tokens=0, calls=calls)
     declared = spec.max_output_tokens

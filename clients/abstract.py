@@ -178,6 +178,11 @@ class AbstractLLMClient(ABC):
         `NoModelListError` where there is no list, else whatever its SDK raises: `failure` makes it an error of ours."""
         raise NoModelListError(f"provider {self.entry.provider} has no list of models to ask for")
 
+    async def count_tokens(self, body: bytes) -> int | None:
+        """How many input tokens that request has, as its provider counts them without answering it. One request, which
+        costs nothing and is on no record. None: it has no endpoint for that. Raises whatever its SDK raises."""
+        return None
+
     async def aclose(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Give back the connections. The default has none."""
 
@@ -227,6 +232,16 @@ class AbstractLLMClient(ABC):
             measured_tokens=measured,
             output_tokens=binding.output_tokens,
         )
+
+    async def count_input(self, call: Call) -> int | None:
+        """`count_tokens` of a prepared call, on one of this client's connections. Raises what `failure` makes of it."""
+        try:
+            self.ready()
+            async with self.connections:
+                return await self.count_tokens(call.body)
+        except Exception as error:
+            failure = self.failure(error)
+        raise failure
 
     def draft(self) -> Draft:
         """An answer of this provider, about to be read."""

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -21,6 +22,7 @@ from interlock.admission import CallCharge, DatabaseGate, Demand
 from interlock.errors import ConfigurationError, InterlockError
 
 from .attempt import run_attempt
+from .counting import Count, Counting, Found
 from .execution import Execution
 from .handle import JobHandle
 from .job import Job, check_settings
@@ -93,6 +95,7 @@ class Dispatcher:
         self._accounts = {account.name: (admission.account(account), 1) for account in settings.accounts}
         self._warned: set[tuple[str, str]] = set()
         self._kinds = CallKinds()
+        self._counting = Counting(clock, desk.client)
         self._around = Surrounding(
             client=desk.client,
             book=book,
@@ -189,10 +192,31 @@ class Dispatcher:
             self.desk, self._databases, self._accounts, at_ceiling=at_ceiling, caller=execution.caller
         )
         _check_declared(execution.name, execution.job.requirements(needs))  # type: ignore[func-returns-value]
+        prepared = self._put_together(execution, needs)
+        return replace(prepared, needs=needs) if needs.questions else prepared
+
+    def _put_together(self, execution: Execution[Any], needs: JobRequirements) -> Prepared:
         bindings = tuple(needs.bindings)
         ask, currency = worst_price(bindings) if execution.run.caps and bindings else NO_PRICE
         demand = self._demand(execution, needs)
         return Prepared(demand, bindings, tuple(needs.databases), ask, currency)
+
+    def count(
+        self, execution: Execution[Any], needs: JobRequirements, then: Callable[[Callable[[], Prepared]], None]
+    ) -> Count | None:
+        """Ask the providers how large these calls are. `then` is called with what prepares the job by their counts;
+        None: there is nothing to wait for."""
+
+        def done(found: Found) -> None:
+            then(lambda: counted(found))
+
+        def counted(found: Found) -> Prepared:
+            needs.counted(found)
+            return self._put_together(execution, needs)
+
+        patience_s, most_s = execution.job.max_wait_s, self.settings.models.count_timeout_s
+        timeout_s = most_s if patience_s is None else min(most_s, patience_s)
+        return self._counting.ask(needs.questions, needs.bindings, done, timeout_s=timeout_s)
 
     def _demand(self, execution: Execution[Any], needs: JobRequirements) -> Demand | None:
         charges = [
@@ -326,6 +350,7 @@ class Dispatcher:
         self._closed = True
         self.meters.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._counting.aclose()
         await self.desk.aclose()
         if self.levels is not None:
             await self.levels.close()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from interlock.admission import Demand, Explanation, Reservation, SpendHold, Timer
     from interlock.catalog import ModelBinding
 
+    from .counting import Count
     from .database import DatabaseNeed
     from .dispatcher import Dispatcher
     from .runs import Run
@@ -73,8 +74,8 @@ class Execution(JobHandle[R]):
         self._bindings: tuple[ModelBinding, ...] = ()
         self._databases: tuple[DatabaseNeed, ...] = ()
         self._hold: SpendHold | None = None
-        #: Where it stands: its place in the line, the end of its backing off, or the attempt that runs.
-        self._stage: Waiting | Timer | Running[R] | None = None
+        #: Where it stands: its count, its place in the line, the end of its backing off, or the attempt that runs.
+        self._stage: Waiting | Timer | Count | Running[R] | None = None
         self._history: History | None = None
 
     # Looked at from outside.
@@ -206,8 +207,20 @@ class Execution(JobHandle[R]):
         self._move(JobState.PREPARING)
         history = self._history
         self._dispatcher.desk.routing.give_back(self)
+        raised = history.raised if history is not None else frozenset()
+        self._enter(lambda: self._dispatcher.prepare(self, raised))
+
+    def _enter(self, prepare: Callable[[], Prepared]) -> None:
+        """Once more when what its providers count is known."""
+        self._stage = None
         try:
-            prepared = self._dispatcher.prepare(self, history.raised if history is not None else frozenset())
+            prepared = prepare()
+            needs = prepared.needs
+            count = None if needs is None else self._dispatcher.count(self, needs, self._enter)
+            if count is not None:
+                self._move(JobState.COUNTING)
+                self._stage = count
+                return
             self._bindings, self._databases = prepared.bindings, prepared.databases
             if prepared.ask:
                 self._move(JobState.SPENDING)

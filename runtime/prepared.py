@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interlock.catalog import ModelBinding, ModelSpec
 
     from .database import DatabaseNeed
+    from .requirements import JobRequirements
 
 
 ZERO = Decimal(0)
@@ -28,13 +29,15 @@ NO_PRICE = (ZERO, "USD")
 class Prepared:
     """It does not wait itself: what waits is the demand, and the bindings beside it.
 
-    `demand` None: nothing is needed. `ask` is the worst price in `currency`, 0 where no cap asks for it."""
+    `demand` None: nothing is needed. `ask` is the worst price in `currency`, 0 where no cap asks for it. `needs` stand
+    here while a provider is to be asked how large a call is: what is prepared holds if it does not answer."""
 
     demand: Demand | None
     bindings: tuple[ModelBinding, ...] = ()
     databases: tuple[DatabaseNeed, ...] = ()
     ask: Decimal = ZERO
     currency: str = "USD"
+    needs: JobRequirements | None = None
 
 
 NOTHING_NEEDED = Prepared(None)

@@ -15,6 +15,7 @@ from interlock.clients.turns import inputs_of
 from interlock.decisions.request import DecisionRequest
 from interlock.errors import ConfigurationError, UndeclaredResourceError
 
+from .counting import Question, counted
 from .database import DatabaseNeed, DatabaseProvider
 from .kinds import likeness
 from .routing import NOBODY, Caller
@@ -50,6 +51,8 @@ class JobRequirements:
         self.bindings: list[ModelBinding] = []
         self.databases: list[DatabaseNeed] = []
         self.accounts: list[tuple[Any, int]] = []
+        #: What providers are to be asked before the job enters the line.
+        self.questions: list[Question] = []
         #: What the chat calls have in common with others of their kind.
         self.likeness: tuple[Any, ...] = ()
 
@@ -96,16 +99,19 @@ class JobRequirements:
         tokens = input if isinstance(input, int) else raw_input_tokens(
             input, options=options, response_model=response_model
         )  # fmt: skip
-        return self._add(
-            self._desk.bind(
-                spec,
-                tokens,
-                exact=exact,
-                calls=_count(calls),
-                at_ceiling=spec in self._at_ceiling,
-                caller=self._caller,
-            )
+        bound = self._desk.bind(
+            spec, tokens, exact=exact, calls=_count(calls), at_ceiling=spec in self._at_ceiling, caller=self._caller
         )
+        if bound.entry.count == "provider" and not isinstance(input, int):
+            self.questions.append(Question(len(self.bindings), input, options, response_model))
+        return self._add(bound)
+
+    def counted(self, found: Mapping[int, int]) -> None:
+        """What providers have counted, in place of the estimates."""
+        for place, tokens in found.items():
+            binding = self.bindings[place]
+            at_ceiling = binding.spec in self._at_ceiling
+            self.bindings[place] = counted(binding, tokens, self._desk.catalog, at_ceiling=at_ceiling)
 
     def require_embeddings(
         self,

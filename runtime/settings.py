@@ -27,14 +27,16 @@ class ModelSettings:
 
     `picker` is a class with `pick(seat, situation)`; None: the catalog's own. The two Mantle projects name where
     zero-retention and data-sharing calls are accounted; a model served only under data sharing is called only if
-    `allow_data_sharing`. `calibration` is a file that `interlock decisions eval --fit` wrote (or what is in one): the
-    temperatures of decisions, by model and question.
+    `allow_data_sharing`. A count that an entry's provider is asked for (`count: provider`) is waited for
+    `count_timeout_s` seconds at most. `calibration` is a file that `interlock decisions eval --fit` wrote (or what is
+    in one): the temperatures of decisions, by model and question.
     """
 
     picker: type[Any] | None = None
     mantle_strict_project: str | None = None
     mantle_lax_project: str | None = None
     allow_data_sharing: bool = False
+    count_timeout_s: float = 10.0
     calibration: Calibration | Path | str | None = None
 
 

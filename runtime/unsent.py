@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .handle import JobHandle
 
 #: Nothing is held and nothing was sent in these.
-_WAITING = frozenset({JobState.BLOCKED, JobState.PREPARING, JobState.SPENDING, JobState.WAITING})
+_WAITING = frozenset({JobState.BLOCKED, JobState.PREPARING, JobState.COUNTING, JobState.SPENDING, JobState.WAITING})
 
 
 def unsent_runs(live: Iterable[JobHandle[Any]]) -> frozenset[str]:

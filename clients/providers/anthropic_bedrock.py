@@ -6,6 +6,7 @@ the SDK reads with botocore.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from ..listing import ListedModel
 from .anthropic_direct import AnthropicDirectClient
 from .aws import AwsChatClient
 from .bedrock_models import bedrock_models
+from .sdk import as_json
 
 #: The one version that Bedrock documents for Anthropic's messages.
 VERSION = "bedrock-2023-05-31"
@@ -40,6 +42,10 @@ class AnthropicBedrockClient(AwsChatClient, AnthropicDirectClient):
     def path_of(self, *, streamed: bool) -> str:
         model = quote(self.entry.wire_model_id, safe=":")
         return f"/model/{model}/invoke{'-with-response-stream' if streamed else ''}"
+
+    async def count_tokens(self, body: bytes) -> int | None:
+        asked = {"input": {"invokeModel": {"body": base64.b64encode(body).decode()}}}
+        return self.read_count(await self.post_to(self.counted_path, as_json(asked)), "inputTokens")
 
     async def list_models(self) -> Sequence[ListedModel]:
         return await bedrock_models(self, maker="anthropic")

@@ -30,10 +30,13 @@ from ..listing import MOST_PAGES, PAGE, ListedModel, items_of, text_of, tokens_o
 from ..response import Piece, PieceKind, StopReason
 from ..schema import ANTHROPIC
 from ..turns import refused
-from .sdk import SdkChatClient
+from .sdk import SdkChatClient, as_json, part_of
 
 #: The API takes at most this many cache marks; of more, the last ones count.
 MOST_CACHE_MARKS = 4
+
+#: What of a request the endpoint that counts tokens takes.
+COUNTED = frozenset({"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"})
 
 _MARK = {"type": "ephemeral"}
 
@@ -214,6 +217,10 @@ class AnthropicDirectClient(SdkChatClient):
 
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return anthropic_limits(headers, now=now)
+
+    async def count_tokens(self, body: bytes) -> int | None:
+        response = await self.post_to("/v1/messages/count_tokens", as_json(part_of(body, COUNTED)))
+        return self.read_count(response, "input_tokens")
 
     async def list_models(self) -> Sequence[ListedModel]:
         found: list[ListedModel] = []

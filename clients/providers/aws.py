@@ -9,10 +9,12 @@ AWS's own chain. Nothing else is read from the environment.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import httpx2
 from botocore.eventstream import ParserError
@@ -28,6 +30,8 @@ from ..listing import NeededCredential
 from .sdk import CONNECT_TIMEOUT_S, SHOWN, SdkChatClient, read_json
 
 BEARER = "bearer-token-bedrock"
+#: What a profile of several regions puts before a model's own id.
+_PROFILE = re.compile(r"^(us|eu|apac|jp|au|ca|global|us-gov)\.")
 _OF_THE_KEY = frozenset({"expiredtokenexception", "unrecognizedclientexception", "invalidsignatureexception"})
 
 
@@ -119,6 +123,12 @@ class AwsChatClient(SdkChatClient):
 
     def read_limits(self, headers: Mapping[str, str], *, now: datetime) -> dict[Dimension, ReportedLimit]:
         return {}  # AWS states none
+
+    @property
+    def counted_path(self) -> str:
+        """Where tokens are counted: only under the model's own id, not under that of a region's profile."""
+        model = quote(_PROFILE.sub("", self.entry.wire_model_id), safe="")
+        return f"/model/{model}/count-tokens"
 
     async def get_signed(self, url: str) -> Mapping[str, Any]:
         """What stands at an address of AWS: one signed request, and its body."""

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from interlock.catalog.tokens import estimate_text
 from interlock.errors import UpstreamError
 
 from ..abstract import Events
@@ -36,8 +37,11 @@ from ..turns import refused
 from .aws import AwsChatClient, signed_headers
 from .bedrock_models import bedrock_models
 from .converse_reading import FrameDecoder, read_event, read_reply
+from .sdk import as_json, part_of
 
 MOST_CACHE_POINTS = 4
+#: What of a request the endpoint that counts tokens takes.
+COUNTED = frozenset({"messages", "system", "toolConfig", "additionalModelRequestFields"})
 _IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _DOCUMENT_FORMATS = {
     "application/pdf": "pdf", "text/csv": "csv", "application/msword": "doc", "text/html": "html", "text/plain": "txt",
@@ -216,24 +220,35 @@ class BedrockConverseClient(AwsChatClient):
         return _Sender(self, base_url, http, timeout)
 
     async def post(self, body: bytes) -> httpx2.Response:
-        response = await self._asked("converse", body)
+        return await self._whole(self.path_of(streamed=False), body)
+
+    async def post_streamed(self, body: bytes) -> tuple[httpx2.Response, Events, Callable[[], Awaitable[None]]]:
+        response = await self._asked(self.path_of(streamed=True), body)
+        if response.status_code >= 300:
+            await response.aread()
+        return self._served(response), _Frames(response), response.aclose
+
+    async def count_tokens(self, body: bytes) -> int | None:
+        asked = as_json({"input": {"converse": part_of(body, COUNTED)}})
+        tokens = self.read_count(await self._whole(self.counted_path, asked), "inputTokens")
+        # The schema of a typed answer has no place in what is counted: that part is estimated.
+        return tokens + sum(estimate_text(as_json(form)) for form in part_of(body, ("outputConfig",)).values())
+
+    def path_of(self, *, streamed: bool) -> str:
+        return f"/model/{quote(self.entry.wire_model_id, safe='')}/converse{'-stream' if streamed else ''}"
+
+    async def _asked(self, path: str, body: bytes) -> httpx2.Response:
+        sender: _Sender = self._sdk()
+        return await sender.post(path, body)
+
+    async def _whole(self, path: str, body: bytes) -> httpx2.Response:
+        response = await self._asked(path, body)
         try:
             await response.aread()
         except BaseException:
             await response.aclose()
             raise
         return self._served(response)
-
-    async def post_streamed(self, body: bytes) -> tuple[httpx2.Response, Events, Callable[[], Awaitable[None]]]:
-        response = await self._asked("converse-stream", body)
-        if response.status_code >= 300:
-            await response.aread()
-        return self._served(response), _Frames(response), response.aclose
-
-    async def _asked(self, method: str, body: bytes) -> httpx2.Response:
-        model = quote(self.entry.wire_model_id, safe="")
-        sender: _Sender = self._sdk()
-        return await sender.post(f"/model/{model}/{method}", body)
 
     def _served(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code < 300:

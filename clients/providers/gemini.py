@@ -49,7 +49,7 @@ from ..schema import GEMINI
 from ..turns import refused
 from ..writing import checked_url
 from .gemini_reading import listed_in, read_chunk
-from .sdk import CONNECT_TIMEOUT_S, SdkChatClient, tls
+from .sdk import CONNECT_TIMEOUT_S, SdkChatClient, as_json, part_of, tls
 from .sse import json_events
 
 #: The credential that names a project and a location. Ids that begin with it are of its kind.
@@ -63,6 +63,8 @@ LEVELS: Mapping[Depth, str] = {
 }
 #: What `provider_options` may not set inside generationConfig, in either spelling that the wire takes.
 RESERVED_SETTINGS = frozenset({"maxOutputTokens", "max_output_tokens", "candidateCount", "candidate_count"})
+#: What of a request counts as input.
+COUNTED = frozenset({"contents", "systemInstruction", "tools", "generationConfig"})
 _MODES = {"auto": "AUTO", "any": "ANY", "none": "NONE"}
 
 
@@ -311,7 +313,16 @@ class GeminiClient(SdkChatClient):
         )  # fmt: skip
 
     async def post(self, body: bytes) -> httpx2.Response:
-        response = await self._asked("generateContent", body)
+        return await self._whole("generateContent", body)
+
+    async def count_tokens(self, body: bytes) -> int | None:
+        asked = part_of(body, COUNTED)
+        if not self.on_vertex:  # here the request stands inside, and names its model
+            asked = {"generateContentRequest": {"model": self._model_path(), **asked}}
+        return self.read_count(await self._whole("countTokens", as_json(asked)), "totalTokens")
+
+    async def _whole(self, method: str, body: bytes) -> httpx2.Response:
+        response = await self._asked(method, body)
         try:
             await response.aread()
         except BaseException:

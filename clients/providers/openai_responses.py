@@ -24,11 +24,16 @@ from ..turns import refused
 from ..writing import json_text
 from .openai_sdk import EFFORTS, TOOL_CHOICES, OpenAISdkClient, add_cache_key, data_url
 from .responses_reading import ResponsesReader, reasoning_item
+from .sdk import as_json, part_of
 
 #: Cache marks that are sent at most; of more, the last ones count.
 MOST_CACHE_MARKS = 4
 #: A mark's lifetime as this wire counts it: a minimum, of which it knows two.
 CACHE_TTLS = {"5m": "30m", "1h": "12h"}
+#: What of a request the endpoint that counts tokens takes.
+COUNTED = frozenset({
+    "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "truncation",
+})  # fmt: skip
 #: Where a content part may carry a cache mark.
 _MARKABLE = frozenset({"input_text", "input_image", "input_file"})
 
@@ -143,6 +148,12 @@ class OpenAIResponsesClient(OpenAISdkClient):
         if summary and ask.thinking_tokens:
             wire["reasoning"]["summary"] = summary
         wire["include"] = ["reasoning.encrypted_content"]
+
+    # Sending.
+
+    async def count_tokens(self, body: bytes) -> int | None:
+        response = await self.post_to("/responses/input_tokens", as_json(part_of(body, COUNTED)))
+        return self.read_count(response, "input_tokens")
 
     # Reading.
 

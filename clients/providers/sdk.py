@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import ssl
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -33,6 +33,7 @@ from interlock.errors import (
 )
 
 from ..abstract import AbstractLLMClient, Events, Reply, WireStream
+from ..answer import MOST_TOKENS
 from ..failures import read_refusal, upstream_error
 from ..first_byte import on_request
 from ..listing import NeededCredential
@@ -111,8 +112,11 @@ class SdkChatClient(AbstractLLMClient):
 
     async def post(self, body: bytes) -> httpx2.Response:
         """One request and its whole response."""
+        return await self.post_to(self.path_of(streamed=False), body)
+
+    async def post_to(self, path: str, body: bytes) -> httpx2.Response:
         response: httpx2.Response = await self._sdk().post(
-            self.path_of(streamed=False), content=body, cast_to=httpx2.Response, options={"headers": self.headers()}
+            path, content=body, cast_to=httpx2.Response, options={"headers": self.headers()}
         )
         return response
 
@@ -278,6 +282,14 @@ class SdkChatClient(AbstractLLMClient):
             reported=self.read_limits(response.headers, now=self.environment.wall()),
         )
 
+    def read_count(self, response: httpx2.Response, field: str) -> int:
+        """The number of tokens that an answer to a count tells."""
+        reply = self._reply(response)
+        tokens = reply.payload.get(field)
+        if not isinstance(tokens, int) or not 0 < tokens <= MOST_TOKENS:
+            raise self.malformed(f"counted {str(tokens)[:40]!r} tokens", request_id=reply.request_id)
+        return tokens
+
     def _not_of_the_wire(self, response: httpx2.Response, request_id: str | None) -> MalformedResponseError:
         kind = response.headers.get("content-type", "no content type")
         shown = " ".join(response.text.split())[:SHOWN]
@@ -371,6 +383,16 @@ class SdkChatClient(AbstractLLMClient):
         if isinstance(cause, (httpx2.HTTPError, httpx2.StreamError, OSError, EOFError)):
             return TransientUpstreamError(told, provider_code=type(cause).__name__)
         return UpstreamError(told, provider_code=type(cause).__name__)
+
+
+def part_of(body: bytes, names: Collection[str]) -> dict[str, Any]:
+    """Those fields of a request."""
+    whole: dict[str, Any] = json.loads(body)
+    return {name: value for name, value in whole.items() if name in names}
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def read_json(content: bytes) -> Any:

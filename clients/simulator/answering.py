@@ -86,8 +86,17 @@ class Answering:
             inner = self._wire.counted_body(body, self._target)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise WireError(400, f"The request body is malformed: {error}") from error
-        _, tokens = self.read(inner)
-        await self.give(self._wire.counted(tokens))
+        ask, tokens = self.read(inner)
+        step = self._serving.counts.next(ask.model, self._wire.name) or _PLAIN
+        if step.failure is not None:
+            await self._fail(step, ask)
+        elif step.raw is not None:
+            await self._raw(step.raw)
+        elif step.fault is not None:
+            await self._connection.until_left()
+            raise ClientLeftError
+        else:
+            await self.give(self._wire.counted(tokens))
 
     async def refuse(self, refusing: Refusing) -> None:
         """An error response in the wire's words."""

@@ -213,6 +213,10 @@ class SimulatedProvider:
         """What happens to a request when no scripted step matches: the first of these that does."""
         self._serving.script.always(steps)
 
+    def script_counts(self, *steps: Step) -> None:
+        """Steps for the next requests that only count tokens: a failure, a body, or silence."""
+        self._serving.counts.add(steps)
+
     def publish(self, model: str, limits: PublishedLimits) -> None:
         """Set a model's limits, as it is named on the wire. Where they change, its buckets begin full."""
         serving = self._serving
@@ -228,6 +232,7 @@ class SimulatedProvider:
     def clear(self) -> None:
         """Forget script and log. Limits, cache and numbering go on."""
         self._serving.script.clear()
+        self._serving.counts.clear()
         self._serving.log.clear()
 
     @property

@@ -37,6 +37,7 @@ class Serving:
     keys: frozenset[str] | None
     log: RequestLog
     script: Script = field(default_factory=Script)
+    counts: Script = field(default_factory=Script)  # of requests that only count tokens
     cache: PromptCache = field(default_factory=PromptCache)
     meters: dict[str, Meter] = field(default_factory=dict)
 

@@ -68,7 +68,9 @@ class AnthropicWire:
         return self._reader.read(body)
 
     def counted_body(self, body: dict[str, Any], target: Target) -> dict[str, Any]:
-        return {"max_tokens": 1} | body
+        thinking = body.get("thinking")
+        budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+        return {"max_tokens": 1 + (budget if isinstance(budget, int) else 0)} | body
 
     def counted(self, tokens: int) -> dict[str, Any]:
         return {"input_tokens": tokens}
