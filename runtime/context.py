@@ -347,11 +347,16 @@ async def _first_failure(handles: list[JobHandle[Any]]) -> None:
 
     if handles:
         check_may_wait_for(handles[0].name)
-        for handle in handles:
+        # Of those that are read back, the failure that stopped the others comes before what it stopped.
+        for handle in sorted(handles, key=_was_stopped):
             handle._execution.on_done(lambda handle=handle: ended(handle))  # type: ignore[misc]
         failed = await done
         if failed is not None:
             failed.result()
+
+
+def _was_stopped(handle: JobHandle[Any]) -> bool:
+    return handle.done and isinstance(handle.exception(), JobCancelledError)
 
 
 async def _stop_all(handles: Iterable[JobHandle[Any]], *, interrupted: bool) -> None:

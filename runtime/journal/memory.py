@@ -157,8 +157,9 @@ class MemoryJournal:
             if cost and currency is not None:
                 spent[currency] = spent.get(currency, Decimal(0)) + cost
         known = Counter((row.step_id, row.attempt) for row in run.calls)
+        unknown = Counter((row.step_id, row.attempt) for row in run.calls if row.record.outcome == "unknown")
         steps = {
-            id: replace(step, known_calls=known[id, step.attempt]) if step.status is StepStatus.BEGUN else step
+            id: replace(step, known_calls=known[id, step.attempt], unknown_calls=unknown[id, step.attempt])
             for id, step in run.steps.items()
         }
         return RecordedRun(

@@ -123,8 +123,8 @@ class StepOutcome:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStep:
     """A step as read back: the last intent and the outcome in one. `known_calls` is how many rows of calls there are of
-    attempt `attempt`: with status BEGUN and none of them, nobody knows whether anything was sent. `again` is the
-    last intent's."""
+    attempt `attempt`: with status BEGUN and none of them, nobody knows whether anything was sent. Of these,
+    `unknown_calls` have the outcome "unknown": an earlier look put them on record. `again` is the last intent's."""
 
     step_id: str
     fingerprint: str
@@ -135,6 +135,7 @@ class RecordedStep:
     error_code: str | None = None
     requests: str | None = None
     known_calls: int = 0
+    unknown_calls: int = 0
     again: str = ""
     begun_at: datetime | None = None
     ended_at: datetime | None = None

@@ -83,7 +83,7 @@ def judge(
             refused = mode is Mode.ASKING_AGAIN and is_refusal(recorded.error_code)
             return Verdict(False, Again.REFUSED) if refused else _REPLAY
         case StepStatus.BEGUN:
-            if recorded.known_calls:
+            if recorded.known_calls > recorded.unknown_calls:
                 return Verdict(False, Again.PAID)
             return Verdict(False, Again.UNCOMMITTED if commits_alone else Again.AMBIGUOUS)
 

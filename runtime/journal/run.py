@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interlock.errors import AmbiguousStepError, ConfigurationError, InterlockError, LeaseLostError
 
 from ..job import Job, job_name
+from ..pipeline_job import PipelineJob
 from ..running import Outcome
 from ..state import JobState
 from ..store.book import DONE
@@ -41,13 +42,12 @@ from .protocol import (
 )
 from .replay import Again, Mode, from_step, is_outcome, judge, left_unread
 from .steps import LiveStep, commits_alone, requests_of
-from .unknown import unknown_calls
+from .unknown import unknown_calls, with_cost
 
 if TYPE_CHECKING:
     from interlock.catalog import Catalog
 
     from ..execution import Execution
-    from ..pipeline_job import PipelineJob
     from ..stopper import Stopper
     from ..store.rows import CallRow
 
@@ -137,6 +137,11 @@ class RunJournal:
         if found.claim is None:
             raise ConfigurationError(f"run {found.head.run_id!r} ended while it was being taken up: look at it again")
         self._claim, self._mode = found.claim, what.mode
+        lost = [row for step in found.steps.values() for row in unknown_calls(step, self.head, self._keeping.catalog())]
+        if lost:
+            await self._keep_calls(lost)
+            for row in lost:
+                self._keeping.recorded(row)
         if dropped:
             await self._journal.drop(found.claim, dropped)
         steps = {id: step for id, step in found.steps.items() if id not in dropped}
@@ -144,7 +149,7 @@ class RunJournal:
         self._read = _Read(steps, {id: text for id, text in committed.items() if id not in dropped})
         if found.head.cost_cap is not None and self.head.cost_cap is None:
             self.head = replace(self.head, cost_cap=found.head.cost_cap)
-        return found
+        return replace(found, spent=with_cost(found.spent, lost))
 
     def _dropped(self, found: RecordedRun) -> frozenset[str]:
         first = self._opening.from_step
@@ -228,11 +233,6 @@ class RunJournal:
                     )
                 )
             log.warning("%s: its last attempt may have been sent and paid for; it is sent again", where)
-            lost = unknown_calls(recorded, self.head, self._keeping.catalog())
-            if lost:
-                self._keep_calls(lost)
-                for row in lost:
-                    self._keeping.recorded(row)
         elif again is Again.PAID:
             log.info("%s: its call was paid and its result is lost; it is paid again", where)
         self._keeping.counted(again)
@@ -255,7 +255,7 @@ class RunJournal:
     def intend(self, execution: Execution[Any], bindings: Any, databases: Any) -> Awaitable[None] | None:
         """An attempt begins: nothing may be sent before this is committed. None where nothing is journaled."""
         step = self.live(execution.step_id)
-        if step is None or self._claim is None:
+        if step is None or isinstance(execution.job, PipelineJob):  # a pipeline sends nothing itself
             return None
         assert execution.step_id is not None
         step.flush()
@@ -281,7 +281,7 @@ class RunJournal:
         if execution.job is self.root:
             return self._end(state, outcome)
         step = self._live.pop(step_id, None) if step_id is not None else None
-        if step is None or step_id is None:
+        if step is None or step_id is None or self._claim is None:
             return None
         status, calls = _STATUS[state], step.hold()
         if status is StepStatus.CANCELLED and step.stopped_from_without:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from interlock.catalog.pricing import worst_cost
@@ -12,6 +14,7 @@ from interlock.catalog.words import Kind
 from interlock.clients.record import CallRecord
 
 from ..store.rows import CallRow
+from .protocol import StepStatus
 
 if TYPE_CHECKING:
     from interlock.catalog import Catalog
@@ -23,7 +26,10 @@ UNKNOWN = "unknown"
 
 
 def unknown_calls(step: RecordedStep, head: RunHead, catalog: Catalog) -> list[CallRow]:
-    """One row a declared model, its usage what was reserved and flagged so; no cost where it has no price by now."""
+    """One row a declared model of a step that has an intent, no outcome and no call on record. The usage is what was
+    reserved, flagged estimated; no cost where the model has no price by now."""
+    if step.status is not StepStatus.BEGUN or step.known_calls:
+        return []
     declared = json.loads(step.requests)["calls"] if step.requests is not None else []
     rows: list[CallRow] = []
     for number, (model, provider, wire_model_id, kind, input_tokens, output_tokens, calls) in enumerate(declared, 1):
@@ -63,3 +69,13 @@ def unknown_calls(step: RecordedStep, head: RunHead, catalog: Catalog) -> list[C
             )
         )
     return rows
+
+
+def with_cost(spent: Mapping[str, Decimal], rows: Iterable[CallRow]) -> dict[str, Decimal]:
+    """What was spent, by currency, and these on top of it."""
+    total = dict(spent)
+    for row in rows:
+        cost, currency = row.record.cost, row.record.currency
+        if cost is not None and currency is not None:
+            total[currency] = total.get(currency, Decimal(0)) + cost
+    return total
