@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar, cast
 
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.usage import Usage
@@ -32,8 +32,7 @@ class WireAnswer(Protocol):
 class Transport(Protocol):
     """How a request is carried: what its failures mean, and whether it tells when the first byte leaves."""
 
-    @property
-    def tells_first_byte(self) -> bool: ...
+    tells_first_byte: ClassVar[bool]
 
     def failure(self, error: Exception) -> Exception:
         """A typed error without a chain into an SDK; what is no provider's doing comes back as it is."""
@@ -65,6 +64,7 @@ async def exchange(
     TransientUpstreamError; a cancelled call is abandoned and its record queued. Typed errors leave scrubbed.
     """
     answer: A | None = None
+    result: R | None = None
     failure: Exception | None = None
     watch = Watch(attempt.clock, total_s=timeout_s)
     try:
@@ -105,7 +105,7 @@ async def exchange(
         # Raised outside the handler, so that no SDK error (and no request header) hangs on its chain.
         await attempt.fail(failure)
         raise failure
-    return result, await attempt.succeed()
+    return cast("R", result), await attempt.succeed()
 
 
 def _complete(error: UpstreamError, attempt: CallAttempt, answer: WireAnswer | None) -> None:

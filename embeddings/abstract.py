@@ -28,7 +28,7 @@ from interlock.clients.record import CallRecord, CallSeat
 
 from .align import align
 from .cutting import Parts, Split, parts_of
-from .packing import Batch, Caps, Packing, plan_requests, require_possible
+from .packing import Batch, Caps, Packing, counter, plan_requests, require_possible
 from .purpose import EmbeddingPurpose
 from .response import EmbeddingsResponse
 from .sending import Refusals, send_all
@@ -186,6 +186,7 @@ class BoundEmbeddingsClient:
         split: Split | None = None,
     ) -> EmbeddingsResponse:
         client, wanted = self._client, EmbeddingPurpose(purpose)
+        prefix = client.entry.prefixes.get(wanted.value, "")
         given = _checked(texts)
         large = sum(map(len, given)) > _CHARACTERS_INLINE
         work = await _in_thread_if(large, partial(_planned, client, given, truncate, split))
@@ -194,7 +195,7 @@ class BoundEmbeddingsClient:
         total = _Total(np.zeros((len(parts.texts), client.environment.embedding_width), dtype=np.float32))
 
         async def request(batch: Batch, further: bool) -> None:
-            await self._request(batch, [parts.texts[index] for index in batch.indexes], wanted, total, further)
+            await self._request(batch, [prefix + parts.texts[index] for index in batch.indexes], wanted, total, further)
 
         refusals = await send_all(work.packing.batches, request, work.counts, at_once=client.at_once)
         if refusals:
@@ -296,9 +297,9 @@ class BoundEmbeddingsClient:
 
 
 def _planned(client: AbstractEmbeddingsClient, texts: list[str], truncate: bool, split: Split | None) -> _Work:
-    caps = client.caps(client.entry)
-    parts = parts_of(texts, caps, count=client.estimate, truncate=truncate, split=split)
-    counts = [client.estimate(text) for text in parts.texts]
+    caps, count = client.caps(client.entry), counter(client.entry, client.estimate)
+    parts = parts_of(texts, caps, count=count, truncate=truncate, split=split)
+    counts = [count(text) for text in parts.texts]
     return _Work(len(texts), parts, plan_requests(parts.texts, caps, counts), counts)
 
 

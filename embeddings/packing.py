@@ -5,7 +5,7 @@ A text no request can carry is set apart by its index and does not hinder the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interlock.catalog.entry import ModelEntry
@@ -160,6 +160,12 @@ def plan_requests(texts: Sequence[str], caps: Caps, counts: Sequence[int]) -> Pa
     """
     lengths = None if caps.item_characters is None else [len(text) for text in texts]
     return pack(counts, [size_of(text) for text in texts], caps, lengths)
+
+
+def counter(entry: ModelEntry, estimate: Callable[[str], int]) -> Callable[[str], int]:
+    """The tokens of a text as this entry sends it: with the longest of its prefixes, whatever it is sent for."""
+    longest = max(entry.prefixes.values(), key=len, default="")
+    return (lambda text: estimate(longest + text)) if longest else estimate
 
 
 def size_of(text: str) -> int:

@@ -70,7 +70,8 @@ async def send_all(batches: Sequence[Batch], request: Request, counts: Sequence[
         elif error is not None:
             if len(batches) == 1:
                 raise error
-            refusals.name(batch.indexes[0], error)
+            for part in batch.indexes:
+                refusals.name(part, error)
 
     await _several(batches, one, at_once)
     for batch, error in refused:

@@ -14,12 +14,13 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Kind
 from interlock.embeddings.errors import TextError
-from interlock.embeddings.packing import Filling, refusal, size_of
+from interlock.embeddings.packing import Filling, counter, refusal, size_of
 from interlock.embeddings.purpose import EmbeddingPurpose
 from interlock.errors import InvalidRequestError
 
@@ -211,7 +212,7 @@ class _Packer(Generic[Id]):
         """Take a text in; gives the batch before it when it does not fit into that any more."""
         if not isinstance(text, str):
             raise TypeError(f"the text of {id!r} is {type(text).__name__}, not str")
-        tokens, size = self._desk.estimator.estimate(self._entry.id, text), size_of(text)
+        tokens, size = self._count(text), size_of(text)
         found = refusal(0, tokens, size, self._caps, len(text))
         if found is not None and (found.blank or not self._cuts):
             self._batch.refused.append(RefusedText(id=id, reason=found.reason))
@@ -233,8 +234,9 @@ class _Packer(Generic[Id]):
         return done
 
     def _begin(self) -> None:
-        self._entry = self._desk.bind(self._spec, 0, exact=True).entry
-        caps = self._desk.text_caps(self._entry)
+        entry = self._desk.bind(self._spec, 0, exact=True).entry
+        self._count = counter(entry, partial(self._desk.estimator.estimate, entry.id))
+        caps = self._desk.text_caps(entry)
         items = self._batch_texts if caps.items is None else min(caps.items, self._batch_texts)
         self._caps = replace(caps, items=items)
         self._filling = Filling(self._caps)

@@ -235,13 +235,13 @@ class ModelDesk:
     ) -> ModelBinding:
         """An embedding model for these texts: as many calls as its caps make of them, each as large as the largest."""
         from interlock.embeddings.cutting import parts_of
-        from interlock.embeddings.packing import plan_requests, require_possible
+        from interlock.embeddings.packing import counter, plan_requests, require_possible
 
         # Its window is no reason to look for another one: a text that is too long is named, or cut.
         binding = self.bind(spec, 0, exact=True, caller=caller)
         entry = binding.entry
         caps = self.text_caps(entry)
-        count = partial(self.estimator.estimate, entry.id)
+        count = counter(entry, partial(self.estimator.estimate, entry.id))
         parts = parts_of(texts, caps, count=count, truncate=truncate, split=split)
         packing = plan_requests(parts.texts, caps, [count(text) for text in parts.texts])
         require_possible(packing, parts.owners, model=entry.id, texts=len(texts))

@@ -4,13 +4,13 @@
     script       Step: what happens to a request instead of a plain answer
     answers      deterministic answers from a request's own text; filling, formats, numbers, patterns: values for a JSON
                  schema
-    deciding     decisions worked out from a state and a question
+    deciding     decisions worked out from a state and a question; embedding: vectors, from a text's words
     buckets      the limits, pure; counting: tokens of a text; caching: marked prefixes
     app          the ASGI app; answering, replying: one request's way; framing: its events; connection, server, joining:
                  sockets
     wires/       Anthropic Messages, Mantle, OpenAI Responses and chat completions, Bedrock Converse and InvokeModel,
-                 Gemini, decisions of TypeSafe, OpenRouter and OpenAI; routing, speaking: which path is which of
-                 them, and how they are made
+                 Gemini; embeddings of OpenAI, Titan, Cohere and Gemini; decisions of TypeSafe, OpenRouter and OpenAI;
+                 routing, speaking: which path is which of them, and how they are made
 
 Anyone may import it. Serving needs uvicorn (the `simulator` extra); the app alone needs nothing.
 """

@@ -18,7 +18,7 @@ from .framing import Framer
 from .log import SeenRequest
 from .replying import Numbering, make_reply
 from .script import Fault, Framing, Raw, Step
-from .wires.wire import Event, Headers, Refusing, Target, Wire, WireError, encode
+from .wires.wire import CountsInHeaders, Event, Headers, Refusing, Target, Wire, WireError, encode
 
 if TYPE_CHECKING:
     from .settings import Serving
@@ -248,7 +248,8 @@ class Answering:
             await self._cut_single(body, fault)
             return
         entry.status = 200
-        await self._connection.respond(200, [*self._headers(ask.model), _JSON], body)
+        told = self._wire.answer_headers(reply) if isinstance(self._wire, CountsInHeaders) else []
+        await self._connection.respond(200, [*self._headers(ask.model), *told, _JSON], body)
 
     async def _cut_single(self, body: bytes, fault: Fault) -> None:
         connection, entry = self._connection, self._entry

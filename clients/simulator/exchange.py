@@ -34,6 +34,19 @@ class AskedDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedEmbeddings:
+    """Texts, how wide their model's vectors are and how wide they are wanted; and the form in which the wire asks for
+    them: numbers as base64, without their type, in a batch."""
+
+    texts: tuple[str, ...]
+    native: int
+    width: int
+    base64: bool = False
+    untyped: bool = False
+    batched: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """A request, read: the same for every wire.
 
@@ -61,6 +74,7 @@ class Ask:
     include_usage: bool = False
     logprobs: int | None = None  # top alternatives a token; None: not asked for
     decision: AskedDecision | None = None
+    embeddings: AskedEmbeddings | None = None
 
 
 NOTHING_ASKED: Final = Ask()

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from .exchange import NOTHING_ASKED, Ask
 
-Kind = Literal["chat", "decision", "count", "models", "other"]
+Kind = Literal["chat", "decision", "embeddings", "count", "models", "other"]
 #: The kinds that ask a model for something.
-ASKING = frozenset(("chat", "decision"))
+ASKING = frozenset(("chat", "decision", "embeddings"))
 Cut = Literal["clean", "close", "reset", "client"]
 
 

@@ -29,8 +29,8 @@ def _wall() -> datetime:
 
 class SimulatedProvider:
     """A model provider on loopback that speaks Anthropic Messages (Bedrock's Mantle too), OpenAI Responses and chat
-    completions, Bedrock Converse and InvokeModel, whole and streamed, Gemini, and the decisions of TypeSafe, OpenRouter
-    and OpenAI; each under its own paths.
+    completions, Bedrock Converse and InvokeModel, whole and streamed, Gemini, the embeddings of OpenAI, Titan, Cohere
+    and Gemini, and the decisions of TypeSafe, OpenRouter and OpenAI; each under its own paths.
 
     limits: per model as it is named on the wire, "*" for each model not named; one PublishedLimits stands for "*".
         None has no limits.
@@ -118,6 +118,7 @@ class SimulatedProvider:
             sharing=frozenset(mantle_sharing),
             shared_only=frozenset(mantle_shared_only),
             decision_decimals=decision_decimals,
+            count=count_tokens,
         )
         self._app = SimulatedApp(self._serving, spoken)
         self._server: LoopbackServer | ThreadedServer | None = None

@@ -63,7 +63,9 @@ def make_reply(
     if output_tokens is None:
         whole = truncated and ask.max_output_tokens is not None
         output_tokens = ask.max_output_tokens if whole and ask.max_output_tokens else parts.tokens(count)
-        if ask.max_output_tokens != 0:  # which only fills the cache
+        if ask.embeddings is not None:
+            output_tokens = 0
+        elif ask.max_output_tokens != 0:  # which only fills the cache
             output_tokens = max(1, output_tokens)
     reasoning = count(parts.thinking) if parts.thinking else 0
     pieces = answer.pieces if answer.pieces is not None and "".join(answer.pieces) == (parts.text or "") else None

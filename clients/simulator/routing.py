@@ -13,7 +13,9 @@ from .wires.wire import Target, Wire
 _BEDROCK = re.compile(
     r"/model/(?P<model>.+)/(?P<call>converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$"
 )
-_GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?P<call>generateContent|streamGenerateContent|countTokens)$")
+_GEMINI = re.compile(
+    r"/models/(?P<model>[^/:]+):(?P<call>generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)$"
+)
 _MANTLE = "/anthropic/v1/"  # of bedrock-mantle.{region}.api.aws
 _TYPESAFE = "/typesafe/"  # what the provider's own URL puts before TypeSafe's paths
 
@@ -30,6 +32,10 @@ class Wires:
     systemone: Wire
     openrouter: Wire
     decisions: Wire
+    embeddings: Wire
+    titan: Wire
+    cohere: Wire
+    gemini_embeddings: Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,9 @@ def route(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -> 
     if bedrock is not None:
         return _bedrock(wires, bedrock["model"], bedrock["call"], path, headers)
     gemini = _GEMINI.search(path)
+    if gemini is not None and "mbedContent" in gemini["call"]:
+        target = Target(model=gemini["model"], streamed=False, path=path, headers=headers)
+        return Route(wire=wires.gemini_embeddings, kind="embeddings", target=target)
     if gemini is not None:
         kind: Kind = "count" if gemini["call"] == "countTokens" else "chat"
         streamed = gemini["call"] == "streamGenerateContent"
@@ -54,6 +63,12 @@ def route(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -> 
 
 
 def _bedrock(wires: Wires, model: str, call: str, path: str, headers: Mapping[str, str]) -> Route:
+    embeds = None
+    if call == "invoke":
+        embeds = wires.titan if "titan-embed" in model else wires.cohere if "cohere.embed" in model else None
+    if embeds is not None:
+        target = Target(model=model, streamed=False, path=path, headers=headers)
+        return Route(wire=embeds, kind="embeddings", target=target)
     wire = wires.invoke if call.startswith("invoke") else wires.converse
     kind: Kind = "count" if call == "count-tokens" else "chat"
     target = Target(model=model, streamed=call.endswith("-stream"), path=path, headers=headers)
@@ -63,6 +78,8 @@ def _bedrock(wires: Wires, model: str, call: str, path: str, headers: Mapping[st
 def _by_end(wires: Wires, path: str, query: bytes, headers: Mapping[str, str]) -> tuple[Wire, Kind]:
     if path.endswith("/chat/completions"):
         return wires.chat, "chat"
+    if path.endswith("/embeddings"):
+        return wires.embeddings, "embeddings"
     if path.endswith("/systemone"):
         return wires.systemone, "decision"
     if path.endswith("/decisions"):

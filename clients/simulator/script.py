@@ -90,7 +90,8 @@ class Step:
     def on(self, *, model: str | None = None, wire: str | None = None) -> Step:
         """The same step for one model (as sent on the wire) or one wire only: `anthropic`, `mantle`,
         `openai` (chat), `openai-responses`, `bedrock-converse`, `bedrock-invoke`, `gemini`, `systemone`,
-        `openrouter-decisions`, `openai-decisions`."""
+        `openrouter-decisions`, `openai-decisions`, `openai-embeddings`, `bedrock-titan`, `bedrock-cohere`,
+        `gemini-embeddings`."""
         return replace(self, model=model, wire=wire)
 
     def matches(self, model: str, wire: str) -> bool:

@@ -13,6 +13,9 @@ from .wires.converse import ConverseWire
 from .wires.converse_reading import ConverseReader
 from .wires.decisions import OpenRouterWire, SystemOneWire
 from .wires.decisions_openai import OpenAIDecisionsWire
+from .wires.embeddings import OpenAIEmbeddingsWire
+from .wires.embeddings_bedrock import CohereWire, TitanWire
+from .wires.embeddings_gemini import GeminiEmbeddingsWire
 from .wires.gemini import GeminiWire
 from .wires.gemini_reading import GeminiReader
 from .wires.invoke import InvokeWire
@@ -34,6 +37,7 @@ def wires(
     sharing: frozenset[str],
     shared_only: frozenset[str],
     decision_decimals: int | None,
+    count: Callable[[str], int],
 ) -> Wires:
     messages = anthropic_reading.Reader(refused_parameters=anthropic_refuses, seed=seed, strict_schemas=strict_schemas)
     on_bedrock = replace(messages, refused_parameters=frozenset())  # where older models are served, sampling is taken
@@ -54,4 +58,8 @@ def wires(
         systemone=SystemOneWire(seed=seed, decimals=decision_decimals),
         openrouter=OpenRouterWire(seed=seed, decimals=decision_decimals),
         decisions=OpenAIDecisionsWire(seed=seed, decimals=decision_decimals),
+        embeddings=OpenAIEmbeddingsWire(seed=seed, count=count),
+        titan=TitanWire(seed=seed, count=count),
+        cohere=CohereWire(seed=seed, count=count),
+        gemini_embeddings=GeminiEmbeddingsWire(seed=seed, count=count),
     )

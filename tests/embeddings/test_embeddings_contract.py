@@ -1,7 +1,8 @@
-"""What every embeddings provider does, whoever serves it. A new provider is one line in PROVIDERS."""
+"""What every embeddings provider does, whoever serves it. A new provider is one line in conftest's WIRES."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -9,29 +10,26 @@ import pytest
 
 from interlock.admission.outcome import OutcomeKind
 from interlock.catalog.words import Kind
-from interlock.clients.registry import provider_class
 from interlock.embeddings import BlankTextError, EmbeddingPurpose, TextTooLongError
 
-#: Provider key -> the fields of an entry that calls it.
-PROVIDERS: dict[str, dict[str, Any]] = {
-    "wordllama": {"dimensions": 256, "prices": {"input": "0", "output": "0"}},
-}
+from .conftest import WIRES, Bench, Wire
 
 TEXTS = ["How do I reset my password?", "The invoice was charged twice.", "Grüße aus Köln 🎉", "x"]
 
 
-@pytest.fixture(params=sorted(PROVIDERS))
-def key(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(params=WIRES, ids=lambda wire: wire.id)
+def wire(request: pytest.FixtureRequest) -> Wire:
+    found: Wire = request.param
+    return found
 
 
 @pytest.fixture
-def build(key: str, make_entry: Any, make_environment: Any, make_seat: Any) -> Any:
+def build(wire: Wire, bench: Bench) -> Any:
     def build(width: int = 1024, **fields: Any) -> Any:
-        entry = make_entry(key, **{**PROVIDERS[key], **fields})
-        client = provider_class(key)(entry, make_environment(embedding_width=width))
-        seat = make_seat(entry)
-        return client, client.bound(seat.binding, seat), seat
+        if wire.speaks is not None and "requested_dimensions" not in fields:
+            fields["requested_dimensions"] = 512 if wire.speaks == "bedrock" else min(width, 512)
+        embeddings, seat = bench.client(wire, width=width, **fields)
+        return bench._clients[-1], embeddings, seat
 
     return build
 
@@ -56,18 +54,24 @@ async def test_any_width_of_the_catalog(build: Any, width: int) -> None:
     assert abs(np.linalg.norm(response.vector.astype(np.float64)) - 1) < 1e-6
 
 
-async def test_one_permit_and_one_record_a_request(build: Any) -> None:
+async def test_one_permit_and_one_record_a_request(build: Any, bench: Bench, wire: Wire) -> None:
     client, embeddings, seat = build(max_batch_items=2)
     response = await embeddings.embed_batch([*TEXTS, "five"])
-    assert response.requests == len(seat.permits) == len(seat.records) == 3
-    assert [permit.sends for permit in seat.permits] == [1, 1, 1]
-    assert [[outcome.kind for outcome in permit.outcomes] for permit in seat.permits] == [[OutcomeKind.COMPLETED]] * 3
+    requests = 5 if wire.one_text else 3
+    assert response.requests == len(seat.permits) == len(seat.records) == requests
+    assert all(permit.sends >= 1 for permit in seat.permits)
+    assert [[outcome.kind for outcome in permit.outcomes] for permit in seat.permits] == (
+        [[OutcomeKind.COMPLETED]] * requests
+    )
+    if wire.speaks is not None:
+        assert bench.provider.count == requests
+        assert response.usage.input_tokens == sum(seen.input_tokens for seen in bench.provider.requests)
     assert all(permit.input_tokens > 0 and permit.output_tokens == 0 for permit in seat.permits)
     assert response.usage.input_tokens == sum(record.usage.input_tokens for record in seat.records) > 0
     record = seat.records[0]
     assert (record.kind, record.outcome, record.model) == (Kind.EMBEDDINGS, "ok", client.entry.id)
     assert not record.usage.estimated
-    assert response.cost == 0
+    assert response.cost == response.usage.input_tokens * 2 / Decimal(1_000_000)
     assert response.currency == "USD"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from ..buckets import Charge, Level, Refused
 from ..exchange import Ask, Reply
@@ -132,6 +132,13 @@ class Wire(Protocol):
     def keepalive(self, kind: str, reply: Reply) -> bytes: ...
 
     def models(self, ids: Sequence[str], target: Target) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class CountsInHeaders(Protocol):
+    """A wire whose answers say in their headers what was read."""
+
+    def answer_headers(self, reply: Reply) -> Headers: ...
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
