@@ -28,6 +28,8 @@ SMALLEST = 1e-9
 _SENTINEL = -9000.0
 #: Beyond this a log-probability above 0 is no rounding.
 _ROUNDING = 1e-3
+#: What the alternatives together may have beyond 1.
+_OVER = 0.01
 
 _AROUND = string.whitespace + "\"'`*_()[]{}<>.,:;#-" + "\u2581\u0120\u010a"
 
@@ -107,6 +109,8 @@ def _alternatives(token: Mapping[str, Any]) -> list[tuple[str, float]]:
         probability = _probability(each.get("logprob"))
         if probability is not None:
             found.setdefault(name, probability)
+    if math.fsum(found.values()) > 1.0 + _OVER:
+        raise MalformedResponseError("the alternatives of a token have more than a probability of 1 together")
     return list(found.items())
 
 
