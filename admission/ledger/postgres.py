@@ -36,12 +36,12 @@ from .postgres_rows import (
     total_row,
     total_values,
 )
-from .postgres_rules import IRREGULAR, LAPSED, LOST, NAME, STALE, UNKNOWN
+from .postgres_rules import ALL_GRANTED, IRREGULAR, LAPSED, LOST, NAME, STALE, UNKNOWN
 from .postgres_schema import STATEMENTS
 from .rows import PoolBook
 from .wire import pool_states, reply
 
-CALL = f"select * from {NAME}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+CALL = f"select * from {NAME}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 NOW = "select interlock_ledger_now()"
 #: Making the tables is one process's at a time.
 MAKING = "select pg_advisory_xact_lock(7264510931)"
@@ -108,6 +108,10 @@ class Link:
                     await connection.close(timeout=CONNECT_S)
                 except GONE:
                     connection.terminate()
+
+
+def _reply(message: Message, names: Sequence[str], granted: Sequence[int], states: Sequence[float]) -> Reply:
+    return reply(message.seq, names, range(len(message.asks)) if granted == ALL_GRANTED else granted, states)
 
 
 def _words(error: BaseException) -> str:
@@ -208,7 +212,7 @@ class PostgresLedger(BaseLedger):
             raise ValueError(f"message {message.seq} of {self.owner} comes after a later one")
         if status == UNKNOWN:
             raise rules.UnknownPoolError(f"one of these pools is not registered with this ledger: {', '.join(names)}")
-        return reply(message.seq, names, granted, states)
+        return _reply(message, names, granted, states)
 
     async def _decided_here(
         self, connection: Any, message: Message, names: list[str], given: Sequence[int] | None = None
@@ -219,7 +223,7 @@ class PostgresLedger(BaseLedger):
             books = await self._books(connection, names)
             now = await connection.fetchval(NOW)
             if given is None and not check(row, message, now):
-                return reply(message.seq, names, kept["granted"], kept["states"])
+                return _reply(message, names, kept["granted"], kept["states"])
             granted, states = rules.exchange(books, message, now, transit_s=self.transit_s, given=given)
             await connection.executemany(SAVE_POOL, [pool_values(books[name].pool) for name in names])
             totals = [total_values(name, self.fence, books[name].totals[self.fence]) for name in names]

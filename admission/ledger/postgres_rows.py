@@ -88,14 +88,18 @@ def arguments(message: Message, names: Sequence[str], transit_s: float) -> list[
             at = 17 * places[settle.pool]
             settles[at : at + 17] = [*settle.back, *settle.eased, *settle.sent, *settle.left, settle.slots]
     keys, priorities, part_asks, part_pools, amounts = [], [], [], [], list[float]()
+    wanted: list[list[tuple[float, ...]]] = [[] for _ in names]
     for number, ask in enumerate(message.asks, 1):
         keys.append(ask.key)
         priorities.append(ask.priority)
         for part in ask.parts:
             part_asks.append(number)
-            part_pools.append(places[part.pool] + 1)
-            amounts += part.charge
-            amounts.append(part.slots)
+            place = places[part.pool]
+            part_pools.append(place + 1)
+            whole = (*part.charge, part.slots, 1)
+            wanted[place].append(whole)
+            amounts += whole[:5]
+    sums = [float(sum(column)) for parts in wanted for column in zip(*(parts or [(0,) * 6]), strict=True)]
     return [
-        message.fence, message.seq, names, settles, keys, priorities, part_asks, part_pools, amounts, transit_s
+        message.fence, message.seq, names, settles, keys, priorities, part_asks, part_pools, amounts, sums, transit_s
     ]  # fmt: skip

@@ -11,6 +11,9 @@ so: then the same rows are locked by the client and go through the Python rules.
 | `ask_keys`, `ask_priorities`                  | of each ask                                                      |
 | `part_asks`, `part_pools`                     | of each part, which ask and which pool it belongs to, in order   |
 | `part_amounts`                                | of each part, its charge and its slots: 5 numbers                |
+| `sums`                                        | of each pool, all that is asked there and of how many: 6 numbers |
+
+`granted` is `ALL_GRANTED` where everything was.
 """
 
 from __future__ import annotations
@@ -21,13 +24,15 @@ from .rules import LAPSE_S, SOON_S
 #: What the function says: `DONE`, or why it did nothing.
 DONE, REPEATED, LOST, LAPSED, STALE, UNKNOWN, IRREGULAR = range(7)
 
+ALL_GRANTED, ALL = [-1], "'{-1}'"
+
 #: Changes with the function: processes of different releases may share a ledger.
 NAME = "interlock_ledger_exchange_1"
 
 FUNCTION = f"""
 create or replace function {NAME}(
     fence_ bigint, seq_ bigint, names_ text[], settles float8[], ask_keys bigint[], ask_priorities integer[],
-    part_asks integer[], part_pools integer[], part_amounts float8[], transit_s float8,
+    part_asks integer[], part_pools integer[], part_amounts float8[], sums float8[], transit_s float8,
     out status integer, out granted_ integer[], out states_ float8[], out lapsed_s float8
 ) language plpgsql as $$
 declare
@@ -177,6 +182,27 @@ begin
     seen_priority := array_fill(null::integer, array[pools]); seen_since := array_fill(null::float8, array[pools]);
 
     i := 1;
+    if claims = 0 and parts > 0 then
+        -- Nobody else wants anything: if there is enough for all of it, it can be taken in any order.
+        fine := true;
+        for p in 1..pools loop
+            for d in lo[p]..hi[p] loop
+                need[d] := case when kind_[d] = 1 then sums[6 * p] else sums[6 * p - 5 + part_[d]] end;
+                if need[d] > 0 and room[d] - need[d] + eps < 0 then fine := false; end if;
+            end loop;
+        end loop;
+        if fine then
+            taken := need; granted_ := {ALL}; i := parts + 1;
+            for p in 1..pools loop
+                for c in 1..4 loop
+                    own_unsent[4 * p - 4 + c] := own_unsent[4 * p - 4 + c] + sums[6 * p - 6 + c];
+                end loop;
+                c := sums[6 * p - 1]::integer;
+                own_slots[p] := own_slots[p] + c; out_[p] := out_[p] + c;
+                own_granted[p] := own_granted[p] + sums[6 * p]::bigint;
+            end loop;
+        end if;
+    end if;
     while i <= parts loop
         a := part_asks[i];
         j := i;

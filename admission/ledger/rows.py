@@ -13,10 +13,10 @@ other things in the same places:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
-from typing import Any
 
 from ..limiter import PARTS
 
@@ -51,9 +51,9 @@ class LevelRow:
     over: bool
     opened_at: float
 
-    def need(self, charge: Any) -> float:
-        """What a call of that charge takes of it."""
-        return 1.0 if self.kind == OPEN else float(charge[self.part])
+    def need(self, charge: Sequence[float], count: int = 1) -> float:
+        """What `count` calls of that charge together take of it."""
+        return count if self.kind == OPEN else charge[self.part]
 
     def room(self, now: float) -> float:
         """What can be taken."""

@@ -69,13 +69,16 @@ def exchange(
         book = books[settle.pool]
         _settle(book.pool, _own(book, message.fence), settle, now, transit_s)
     desks = {name: Desk(books[name], message.fence, now) for name in names}
-    if given is None:
-        granted = [place for place, ask in enumerate(message.asks) if _ask(desks, ask)]
-    else:
+    granted: list[int]
+    if given is not None:
         granted = sorted(given)
         for place in granted:
             for part in message.asks[place].parts:
                 desks[part.pool].take(part)
+    elif _all(desks, message.asks):
+        granted = list(range(len(message.asks)))
+    else:
+        granted = [place for place, ask in enumerate(message.asks) if _ask(desks, ask)]
     states: list[float] = []
     for name in names:
         states += desks[name].close()
@@ -198,8 +201,9 @@ class Desk:
         room.append(inf if pool.slots is None else float(pool.slots - self.out))
         return room
 
-    def needs(self, charge: Sequence[float], slots: int) -> list[float]:
-        needs = [level.need(charge) for level in self.pool.levels]
+    def needs(self, charge: Sequence[float], slots: int, count: int = 1) -> list[float]:
+        """What `count` calls of that charge together take of each limit."""
+        needs = [level.need(charge, count) for level in self.pool.levels]
         needs.append(float(slots))
         return needs
 
@@ -251,21 +255,34 @@ class Desk:
             return True
         return any(level.need(part.charge) > level.capacity + EPS for level in pool.levels)
 
+    @property
+    def plain(self) -> bool:
+        """Nobody else has a claim, and nothing is owed: what is there can be taken in any order."""
+        return not self.claims and not any([level.owed for level in self.pool.levels])
+
+    def holds(self, sums: tuple[Sequence[float], int], count: int) -> bool:
+        """Whether all of it fits, of `count` asks together."""
+        return all(room - n + EPS >= 0 for room, n in zip(self.room, self.needs(*sums, count), strict=True) if n > 0)
+
     def take(self, part: Part) -> None:
-        for i, n in enumerate(self.needs(part.charge, part.slots)):
-            self.room[i] -= n
-            self.taken[i] += n
-        own = self.own
-        own.unsent = [a + b for a, b in zip(own.unsent, part.charge, strict=True)]
-        own.slots += part.slots
-        own.granted += 1
-        self.out += part.slots
-        self.granted = True
+        """Grant it; the first after a hold lets the throttle know."""
+        self.take_all(part.charge, part.slots, 1)
         if any(level.owed for level in self.pool.levels):
             self._book()
             cold.passed(self.pool, self.now)
             self.room = self._room()
             self._place = None
+
+    def take_all(self, charge: Sequence[float], slots: int, count: int) -> None:
+        for i, n in enumerate(self.needs(charge, slots, count)):
+            self.room[i] -= n
+            self.taken[i] += n
+        own = self.own
+        own.unsent = [a + b for a, b in zip(own.unsent, charge, strict=True)]
+        own.slots += slots
+        own.granted += count
+        self.out += slots
+        self.granted = True
 
     def set_aside(self, ask: Ask, part: Part, *, short: bool) -> None:
         """It was refused here, or in another of its pools while it fits here."""
@@ -337,6 +354,31 @@ class Desk:
 def _live(total: TotalRow, now: float) -> Claim | None:
     claim = total.claim
     return claim if claim is not None and claim.lapses_at >= now else None
+
+
+def _all(desks: Mapping[str, Desk], asks: Sequence[Ask]) -> bool:
+    """Grant everything at once if there is enough of it and nobody else wants it: mostly so, and many times faster."""
+    wanted: dict[str, list[Part]] = {}
+    for ask in asks:
+        if len(ask.parts) != 1:
+            return False
+        part = ask.parts[0]
+        if part.pool in wanted:
+            wanted[part.pool].append(part)
+        else:
+            wanted[part.pool] = [part]
+    whole = [(desks[name], parts, _sum(parts)) for name, parts in wanted.items()]
+    if not all(desk.plain and desk.holds(sums, len(parts)) for desk, parts, sums in whole):
+        return False
+    for desk, parts, (charge, slots) in whole:
+        desk.take_all(charge, slots, len(parts))
+    return True
+
+
+def _sum(parts: Sequence[Part]) -> tuple[list[float], int]:
+    return [sum(counts) for counts in zip(*[part.charge for part in parts], strict=True)], sum(
+        [part.slots for part in parts]
+    )
 
 
 def _ask(desks: Mapping[str, Desk], ask: Ask) -> bool:

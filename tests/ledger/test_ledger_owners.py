@@ -1,0 +1,130 @@
+"""Who is alive: leases, fences, and what the dead held. The same tests for every ledger; nobody sleeps."""
+
+from __future__ import annotations
+
+import pytest
+from ledger.houses import TTL_S, House, Owner, ask, over, part
+
+from interlock.errors import LeaseLostError
+
+LEASE_S, BEAT_S = 0.75 * TTL_S, TTL_S / 4
+
+
+async def pass_time(house: House, seconds: float, *alive: Owner) -> None:
+    """Let it pass while these owners' hearts beat."""
+    while seconds > 0:
+        step = min(BEAT_S, seconds)
+        await house.advance(step)
+        for owner in alive:
+            await owner.ledger.heartbeat()
+        seconds -= step
+
+
+async def test_b34_the_slots_of_the_dead_come_back_when_their_lease_is_over_and_not_before(house: House) -> None:
+    alive = await house.with_pool(max_concurrent=2)
+    dead = [await house.enter(), await house.enter()]
+    await pass_time(house, TTL_S, alive, *dead)
+    for owner in dead:
+        assert (await owner.say(ask(part(1)))).granted == (0,)
+    waiting = ask(part(1))
+    await pass_time(house, LEASE_S - 0.01, alive)
+    assert (await alive.say(waiting)).granted == ()
+    await pass_time(house, TTL_S - LEASE_S, alive)
+    reply = await alive.say(waiting)
+    assert reply.granted == (0,)
+    assert reply.pools["p"].slots == (2, 1)
+
+
+async def test_b34_who_was_given_up_settles_nothing_and_frees_nobodys_slot(house: House) -> None:
+    alive, dead = await house.with_pool(tpm=600, max_concurrent=1), await house.enter()
+    await pass_time(house, TTL_S, alive, dead)
+    await dead.say(ask(part(100)))
+    await pass_time(house, TTL_S + BEAT_S, alive)
+    assert (await alive.say(ask(part(100)))).granted == (0,)
+    before = await alive.state()
+    with pytest.raises(LeaseLostError, match="its work stops"):
+        await dead.say(settles=[over(100, used=0)])
+    with pytest.raises(LeaseLostError):
+        await dead.ledger.heartbeat()
+    after = await alive.state()
+    assert after.slots == before.slots == (1, 1)
+    assert after.levels[0].free == before.levels[0].free
+
+
+async def test_what_the_dead_had_spent_only_refills(house: House) -> None:
+    alive, dead = await house.with_pool(tpm=600), await house.enter()
+    await pass_time(house, TTL_S, alive, dead)
+    await dead.say(ask(part(400)))
+    await pass_time(house, TTL_S, alive)
+    assert await alive.free() == pytest.approx(200)  # it may have been sent at the last moment
+    await pass_time(house, 10, alive)
+    assert await alive.free() == pytest.approx(300, abs=21)
+
+
+async def test_the_claim_of_the_dead_dies_with_them(house: House) -> None:
+    alive, dead = await house.with_pool(tpm=600), await house.enter()
+    await pass_time(house, TTL_S, alive, dead)
+    await alive.say(ask(part(600)))
+    await alive.say(settles=[over(600)])
+    assert (await dead.say(ask(part(500)))).granted == ()  # it would fit in 51 s
+    await pass_time(house, LEASE_S, alive)
+    assert (await alive.say(ask(part(10)))).granted == ()
+    await pass_time(house, TTL_S - LEASE_S, alive)
+    assert (await alive.say(ask(part(10)))).granted == (0,)
+
+
+async def test_a_lease_is_renewed_by_the_heart_alone(house: House) -> None:
+    owner, other = await house.with_pool(max_concurrent=1), await house.enter()
+    await owner.say(ask(part(1)))
+    await pass_time(house, 3 * TTL_S, owner, other)
+    assert (await other.say(ask(part(1)))).granted == ()
+    assert (await owner.say(settles=[over(1)])).pools["p"].slots == (1, 0)
+
+
+async def test_after_an_outage_nobody_is_given_up_at_once(house: House) -> None:
+    first, second = await house.with_pool(max_concurrent=4), await house.enter()
+    await first.say(ask(part(1)))
+    await pass_time(house, TTL_S, first, second)
+    await house.advance(10 * TTL_S)  # nobody was heard
+    await second.ledger.heartbeat()
+    assert (await first.say(ask(part(1)))).granted == (0,)
+    assert (await second.state()).slots == (4, 2)
+    # But whoever does not come back within a TTL is gone.
+    await pass_time(house, TTL_S + BEAT_S, second)
+    with pytest.raises(LeaseLostError):
+        await first.state()
+    assert (await second.state()).slots == (4, 0)
+
+
+async def test_one_that_leaves_gives_everything_back_at_once(house: House) -> None:
+    owner, other = await house.with_pool(tpm=600, max_concurrent=1), await house.enter()
+    await owner.say(ask(part(100)), ask(part(500)))
+    assert (await other.say(ask(part(10)))).granted == ()
+    await owner.ledger.leave()
+    assert (await other.say(ask(part(10)))).granted == (0,)
+    with pytest.raises(LeaseLostError, match="left"):
+        await owner.state()
+
+
+async def test_the_loss_is_told_once(house: House) -> None:
+    told: list[LeaseLostError] = []
+    alive, dead = await house.with_pool(tpm=600), await house.enter(on_lost=told.append)
+    await pass_time(house, TTL_S, alive)
+    for _ in range(3):
+        with pytest.raises(LeaseLostError):
+            await dead.state()
+    assert len(told) == 1
+
+
+async def test_fences_grow(house: House) -> None:
+    owners = [await house.enter() for _ in range(3)]
+    await owners[1].ledger.leave()
+    fences = [owner.ledger.fence for owner in [*owners, await house.enter()]]
+    assert fences == sorted(set(fences))
+
+
+async def test_one_that_is_not_open_says_so(house: House) -> None:
+    owner = Owner(house._make())
+    with pytest.raises(RuntimeError, match="open"):
+        await owner.state()
+    await owner.ledger.close()
