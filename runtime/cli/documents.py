@@ -107,7 +107,10 @@ class DocumentLines:
             raise BadLineError(number, f"its {self.text!r} is empty")
         key = self.id or ID
         rest = {name: member for name, member in value.items() if name not in (self.text, key)}
-        return LineDocument(id=self._id(number, value, key), text=text, fields=rest, line=number)
+        try:
+            return LineDocument(id=self._id(number, value, key), text=text, fields=rest, line=number)
+        except ValueError as error:
+            raise BadLineError(number, str(error)) from None
 
     def _id(self, number: int, value: dict[str, Any], key: str) -> str:
         found = value.get(key)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The collection where none is named.
 DOCUMENTS = "documents"
+#: What a database's index of ids takes.
+MOST_ID_BYTES = 2_000
 #: How far a stored vector may be from length 1.
 _UNIT_WITHIN = 1e-3
 
@@ -35,6 +37,8 @@ class Document:
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
             raise ValueError(f"a document's id is text and not empty, so it cannot be {self.id!r}")
+        if len(self.id) > MOST_ID_BYTES // 8 and len(storable(self.id).encode()) > MOST_ID_BYTES:
+            raise ValueError(f"the id {self.id[:40]!r}... is longer than {MOST_ID_BYTES:,} bytes")
         if not isinstance(self.text, str):
             raise TypeError(f"the text of {self.id!r} is {type(self.text).__name__}, not str")
 

@@ -81,6 +81,12 @@ class SqliteCollection(Collection):
             await uncancelled(self._run(self._shut))
             self._thread.shutdown(wait=False)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the vectors take now."""
+        held = self._held
+        return 0 if held is None else held.size
+
     async def info(self) -> CollectionInfo | None:
         return await self._run(self._info)
 

@@ -290,3 +290,17 @@ async def test_no_documents_are_no_collection(place: Place) -> None:
     async with await place.open() as collection:
         await collection.add([], np.zeros((0, 16)), model="m")
         assert await collection.info() is None
+
+
+def test_a_document_has_an_id_and_a_text() -> None:
+    for id, told in (
+        ("", "not empty"),
+        (None, "not empty"),
+        ("i" * 2_001, "longer than"),
+        ("\x00" * 400, "longer than"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            Document(id=id, text="text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="text of 'a' is int"):
+        Document(id="a", text=5)  # type: ignore[arg-type]
+    assert Document(id="i" * 2_000, text="text").fields == {}
