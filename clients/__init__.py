@@ -7,7 +7,7 @@
     abstract       AbstractLLMClient: the template a provider fills in
     bound          BoundLLMClient: the template on one job's reservation
     stream         ResponseStream: a streamed answer that owns its connection
-    turns          a conversation made ready for a wire, or refused
+    turns          a conversation made ready for a wire, or refused; shapes: whether it is what it says it is
     asking, schema what is asked: options, the way to a typed answer, schemas in a provider's dialect
     answer, gates  what came back, read piece by piece, and what stands between it and the caller
     structured, extract   typed answers: strict parsing, the words of a correction

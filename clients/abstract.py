@@ -57,6 +57,7 @@ from .options import CallOptions
 from .record import CallSeat
 from .response import Piece
 from .schema import Dialect
+from .shapes import check_conversation
 from .structured import Shape
 from .turns import check_inputs, half_character, ready_turns, refused, without_foreign_signatures
 from .watch import AttemptTimeout
@@ -209,6 +210,7 @@ class AbstractLLMClient(ABC):
         """Check and encode. Whatever is wrong with a request is said here, before anything is sent."""
         entry = self.entry
         asked = Conversation.of(conversation)
+        check_conversation(asked, model=entry.id)
         turns = ready_turns(without_foreign_signatures(asked, self.signs_as))
         check_inputs(turns, model=entry.id, inputs=entry.inputs)
         self._check_blocks(turns)

@@ -13,6 +13,7 @@ from interlock.catalog.words import Depth
 from .conversation import Conversation
 from .options import NO_OPTIONS, CallOptions, Tool
 from .schema import Dialect, UnsupportedSchema
+from .shapes import check_options
 from .structured import Shape
 from .turns import refused
 
@@ -87,6 +88,10 @@ class Ask:
 def merged_options(entry: ModelEntry, options: CallOptions | None, takes: frozenset[str]) -> CallOptions:
     """The call's options over the entry's own. What the wire or the model does not take is refused by name."""
     asked = options or NO_OPTIONS
+    if isinstance(asked.stop, str):  # a text is a sequence of texts, and never meant so
+        asked = replace(asked, stop=(asked.stop,))
+    if options is not None:
+        check_options(asked, entry)
     for option in fields(asked):
         name, value = option.name, getattr(asked, option.name)
         if name in _ALWAYS or value is None or value == ():

@@ -262,4 +262,6 @@ def _spec(given: Mapping[str, Any], content: Conversation) -> ModelSpec:
 
 def _options(given: Mapping[str, Any]) -> CallOptions:
     plain = {name: value for name, value in given.items() if name in _OF_OPTIONS}
-    return CallOptions(tools=tuple(given.get("tools", ())), stop=tuple(given.get("stop", ())), **plain)
+    stop = given.get("stop", ())
+    words = (stop,) if isinstance(stop, str) else tuple(stop)
+    return CallOptions(tools=tuple(given.get("tools", ())), stop=words, **plain)

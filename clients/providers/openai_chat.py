@@ -113,6 +113,9 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
         return messages
 
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
+        odd = next((block for block in message.blocks if isinstance(block, ImageBlock | DocumentBlock)), None)
+        if odd is not None:
+            raise refused(f"the chat completions wire takes no {type(odd).__name__} in an assistant's turn")
         calls = [self._block(block) for block in message.blocks if isinstance(block, ToolUseBlock)]
         if not calls and not message.text:
             return []
