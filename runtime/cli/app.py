@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 catalogs = typer.Typer(help="Check and show the catalog of models.", no_args_is_help=True)
 app.add_typer(catalogs, name="catalog")
+decisions = typer.Typer(help="Measure decision models on examples whose answers are known.", no_args_is_help=True)
+app.add_typer(decisions, name="decisions")
 
 Catalog = Annotated[Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")]
 STORE = "sqlite:///interlock.db"
@@ -346,6 +348,78 @@ def discover_models(
             file=file, write=write, providers=tuple(provider or ()), mark_unreachable=mark_unreachable, every=every
         )
         code = discover(options)
+    raise typer.Exit(code)
+
+
+@decisions.command("eval")
+def evaluate_decisions(
+    input: Annotated[
+        Path, typer.Option("--input", help="One labelled example a line: state, labels, questions in the first.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", help="The answers, one a line. Default: INPUT with .answers.jsonl.")
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option("--questions", help="A .json or .yaml file of questions, where no line has them.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="An entry of the catalog. Default: its pin.")] = None,
+    precision: Annotated[
+        float, typer.Option("--precision", help="How often what is acted on must be right: finds the threshold.")
+    ] = 0.95,
+    fit: Annotated[
+        Path | None, typer.Option("--fit", help="Fit a temperature a question and add it to this file.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Ask only what has no answer yet; then show the figures of all.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Ask everything anew.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and ask the others.")] = False,
+    max_cost: Annotated[
+        str | None, typer.Option("--max-cost", help='The most this command may spend: "5" (USD) or "5 EUR".')
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Ask at most this many lines.")] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Lines under way at a time.")] = 64,
+    catalog: Catalog = None,
+    store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+    configure: Annotated[
+        str | None,
+        typer.Option(
+            "--configure",
+            metavar="MODULE:FUNCTION",
+            help="A function that takes the RuntimeSettings and returns the ones to use.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the reliability diagrams into this PNG.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write them as an HTML page of its own.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
+) -> None:
+    """Ask a decision model what is known already: accuracy, calibration, the threshold for a precision."""
+    with plain_errors():
+        from .decisions import EvalOptions, eval_file
+
+        options = EvalOptions(
+            input=input,
+            output=output or input.with_suffix(".answers.jsonl"),
+            questions=questions,
+            model=model,
+            precision=precision,
+            fit=fit,
+            resume=resume,
+            overwrite=overwrite,
+            skip_bad=skip_bad,
+            max_cost=max_cost,
+            limit=limit,
+            concurrency=concurrency,
+            catalog=catalog,
+            store=store,
+            configure=configure,
+            as_json=as_json,
+            plot=plot,
+            html=html,
+            verbose=verbose,
+        )
+        code = eval_file(options)
     raise typer.Exit(code)
 
 

@@ -1,0 +1,174 @@
+"""Every question's figures: of the probabilities as the model gave them, at the temperature that is applied already,
+and at one that is fitted now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from interlock.decisions import Calibration, Choice, Noul, Question
+from interlock.decisions.calibration import FittedTemperature, fingerprint
+from interlock.errors import ConfigurationError
+
+from .fitting import FEWEST, at_temperature, cross_fitted, fit_temperature
+from .metrics import (
+    Bin,
+    Floats,
+    Ints,
+    Kind,
+    Threshold,
+    accuracy,
+    calibration_error,
+    log_loss,
+    majority,
+    reliability,
+    sureness,
+    threshold,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How good one question's probabilities are."""
+
+    log_loss: float
+    calibration_error: float
+    bins: tuple[Bin, ...]
+    threshold: Threshold | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionReport:
+    """One question on one model. `raw` are the figures of what the model said; `applied` those at the temperature it
+    has already, `fitted` those at the one fitted now (each example judged without itself)."""
+
+    name: str
+    kind: Kind
+    question: Question
+    model: str
+    wire_model_id: str
+    examples: int
+    accuracy: float
+    majority: float
+    raw: Figures
+    applied_temperature: float | None = None
+    applied: Figures | None = None
+    temperature: float | None = None
+    fitted: Figures | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Figures:
+        """The figures of what is in force: at the newest temperature."""
+        return self.fitted or self.applied or self.raw
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was answered to one question of one model: a row an example."""
+
+    question: Question
+    wire_model_id: str
+    rows: list[Sequence[float]] = field(default_factory=list)
+    truths: list[int] = field(default_factory=list)
+    temperatures: set[float | None] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
+
+    def add(self, answer: Mapping[str, Any], truth: int) -> None:
+        """One answer as `decisions.recorded.plain` writes it."""
+        self.rows.append(raw_probabilities(self.question, answer))
+        self.truths.append(truth)
+        self.temperatures.add(answer.get("temperature"))
+        self.methods.add(answer.get("method", "reported"))
+
+
+def raw_probabilities(question: Question, answer: Mapping[str, Any]) -> Sequence[float]:
+    """What the model said, in the order of the question: options, levels, or yes and no."""
+    given = answer["raw"] if "raw" in answer else answer.get("probabilities", answer.get("noul"))
+    if isinstance(question, Noul):
+        return given, 1.0 - given
+    return [given[name] for name in question.names] if isinstance(question, Choice) else given
+
+
+def evaluate(
+    answered: Mapping[tuple[str, str], Answers], *, precision: float, fit: bool = False
+) -> tuple[QuestionReport, ...]:
+    """One report for each (question, model) that has answers."""
+    return tuple(
+        _report(name, model, answers, precision=precision, fit=fit)
+        for (name, model), answers in answered.items()
+        if answers.rows
+    )
+
+
+def _report(name: str, model: str, answers: Answers, *, precision: float, fit: bool) -> QuestionReport:
+    kind = answers.question.type
+    rows, truths = np.asarray(answers.rows, dtype=np.float64), np.asarray(answers.truths, dtype=np.int64)
+    rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-12)  # hosted values are rounded
+    notes = [f"{len(truths)} examples are few: every figure is rough"] if len(truths) < FEWEST else []
+    if answers.methods - {"reported", "logprobs"}:
+        notes.append("its probabilities are stated by a chat model, not measured")
+    applied = next(iter(answers.temperatures)) if len(answers.temperatures) == 1 else None
+    if len(answers.temperatures) > 1:
+        notes.append("answers were given at several temperatures: the figures are of what the model said")
+    temperature, fitted = None, None
+    if fit and len(truths) >= FEWEST:
+        temperature = fit_temperature(rows, truths)
+        fitted = _figures(kind, cross_fitted(rows, truths), truths, precision)
+    elif fit:
+        notes.append(f"no temperature was fitted: that takes {FEWEST} examples")
+    return QuestionReport(
+        name=name,
+        kind=kind,
+        question=answers.question,
+        model=model,
+        wire_model_id=answers.wire_model_id,
+        examples=len(truths),
+        accuracy=accuracy(rows, truths),
+        majority=majority(truths),
+        raw=_figures(kind, rows, truths, precision),
+        applied_temperature=applied,
+        applied=None if applied is None else _figures(kind, at_temperature(rows, applied), truths, precision),
+        temperature=temperature,
+        fitted=fitted,
+        notes=tuple(notes),
+    )
+
+
+def _figures(kind: Kind, rows: Floats, truths: Ints, precision: float) -> Figures:
+    sure, right = sureness(kind, rows, truths)
+    bins = reliability(sure, right)
+    return Figures(
+        log_loss=log_loss(rows, truths),
+        calibration_error=calibration_error(bins),
+        bins=bins,
+        threshold=threshold(sure, right, precision),
+    )
+
+
+def calibration_of(reports: Sequence[QuestionReport], known: Calibration, today: date) -> Calibration:
+    """What was known, with what has been fitted now. ConfigurationError where nothing was."""
+    fitted = [
+        FittedTemperature(
+            model=report.model,
+            wire_model_id=report.wire_model_id,
+            question=report.name,
+            fingerprint=fingerprint(report.question),
+            temperature=report.temperature,
+            examples=report.examples,
+            log_loss=report.raw.log_loss,
+            fitted_log_loss=report.fitted.log_loss,
+            fitted_at=today.isoformat(),
+        )
+        for report in reports
+        if report.temperature is not None and report.fitted is not None
+    ]
+    if not fitted:
+        raise ConfigurationError(
+            f"nothing was fitted: a question needs {FEWEST} examples with an answer, and none has as many"
+        )
+    return known.plus(fitted)

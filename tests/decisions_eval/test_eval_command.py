@@ -1,0 +1,257 @@
+"""`interlock decisions eval` against a provider on loopback: asked once, kept, measured, fitted, applied, recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from interlock.clients.simulator import SeenRequest, SimulatedProvider, Step
+from interlock.decisions import Calibration
+from interlock.runtime.cli.app import app
+
+QUESTIONS = {
+    "team": {"type": "choice", "instructions": "Which team?", "criteria": {"billing": "invoices", "sales": None}},
+    "urgent": {"type": "noul", "instructions": "Is it urgent?"},
+    "anger": {"type": "score", "instructions": "How cross?", "criteria": ["calm", "cross", "angry"]},
+}
+CATALOG = """
+providers:
+  systemone-decision: {{credential: typesafe-api-key, base_url: "{url}"}}
+models:
+  - id: decider
+    kind: decision
+    provider: systemone-decision
+    wire_model_id: jev-latest
+    limits: {{rpm: 600000, tpm: 600000000}}
+    prices: {{currency: USD, per: 1000000, input: 1.00}}
+pins: {{decision: [decider]}}
+"""
+CONFIGURE = """
+from dataclasses import replace
+from interlock import ModelSettings
+def calibrated(settings):
+    return replace(settings, models=ModelSettings(calibration="fitted.json"))
+"""
+
+
+def said(request: SeenRequest) -> Any:
+    """A model that is far too sure: 0.95 where it is right three times in four."""
+    number = int(str(request.ask.decision.state).split()[-1])  # type: ignore[union-attr]
+    wrong = number % 4 == 0
+    team = "sales" if (number % 2 == 0) != wrong else "billing"
+    sure = {"billing": 0.05, "sales": 0.95} if team == "sales" else {"billing": 0.95, "sales": 0.05}
+    return {"team": sure, "urgent": 0.95 if (number % 2 == 0) != wrong else 0.05, "anger": [0.2, 0.6, 0.2]}
+
+
+@dataclass
+class Desk:
+    path: Path
+    provider: SimulatedProvider
+
+    def labelled(self, count: int = 40, **first: Any) -> None:
+        lines = [
+            {
+                "id": f"t{number}",
+                "state": f"ticket {number}",
+                "labels": {"team": "sales" if number % 2 == 0 else "billing", "urgent": number % 2 == 0, "anger": 1},
+            }
+            for number in range(count)
+        ]
+        lines[0] = {**lines[0], "questions": QUESTIONS, **first}
+        self.write("labelled.jsonl", *lines)
+
+    def write(self, name: str, *lines: Any) -> None:
+        (self.path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def call(self, *words: str) -> Result:
+        given = ["--input", "labelled.jsonl", "--catalog", "catalog.yaml"]
+        return CliRunner().invoke(app, ["decisions", "eval", *given, *words])
+
+    def figures(self, *words: str) -> dict[str, Any]:
+        result = self.call("--json", *words)
+        assert result.exit_code == 0, result.stderr
+        return {each["question"]: each for each in json.loads(result.stdout)["questions"]}
+
+    def answers(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.path / "labelled.answers.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TYPESAFE_API_KEY", "tsk-0123456789")
+    with SimulatedProvider(answer=said).in_thread() as provider:
+        (tmp_path / "catalog.yaml").write_text(CATALOG.format(url=provider.systemone_url))
+        yield Desk(tmp_path, provider)
+
+
+def test_every_question_is_measured_and_asked_in_one_request_a_line(desk: Desk) -> None:
+    desk.labelled()
+    result = desk.call("--precision", "0.8")
+    assert result.exit_code == 0, result.stderr
+    assert desk.provider.count == 40
+    for word in ("Answers against labels", "team", "urgent", "anger", "75.0%", "never", "calibration error"):
+        assert word in result.stdout
+    assert "40 of 40 lines done" in result.stderr
+    figures = desk.figures("--resume", "--precision", "0.7")
+    team, urgent, anger = figures["team"], figures["urgent"], figures["anger"]
+    assert (team["examples"], team["accuracy"], team["majority"]) == (40, 0.75, 0.5)
+    assert team["raw"]["calibration_error"] == pytest.approx(0.2)
+    assert team["raw"]["threshold"]["covered"] == 1.0
+    assert urgent["raw"]["threshold"]["value"] == 0.95
+    assert anger["accuracy"] == 1.0
+    assert anger["raw"]["calibration_error"] == pytest.approx(0.4)
+
+
+def test_what_is_answered_is_never_asked_again(desk: Desk) -> None:
+    desk.labelled(10)
+    desk.provider.script(*(Step.answer() for _ in range(4)), Step.status(400, {"detail": "no"}))
+    result = desk.call("--concurrency", "1", "--limit", "6")
+    assert result.exit_code == 1
+    assert "lines are left. Go on with: interlock decisions eval --input labelled.jsonl" in result.stderr
+    assert desk.provider.count == 6
+    assert desk.call().exit_code == 2  # the answers are there already
+    assert desk.provider.count == 6
+    assert desk.call("--resume").exit_code == 0
+    assert desk.provider.count == 6 + 5
+    assert [line["id"] for line in desk.answers()] == [f"t{number}" for number in range(10)]
+    assert desk.figures("--resume")["team"]["examples"] == 10
+    assert desk.provider.count == 6 + 5
+
+
+def test_a_temperature_is_fitted_kept_applied_and_the_raw_probability_stays(desk: Desk) -> None:
+    desk.labelled()
+    figures = desk.figures("--fit", "fitted.json")
+    team = figures["team"]
+    assert team["fitted"]["calibration_error"] < 0.1 < team["raw"]["calibration_error"]
+    assert team["fitted"]["log_loss"] < team["raw"]["log_loss"]
+    calibration = Calibration.load("fitted.json")
+    assert [each.question for each in calibration.fitted] == ["team", "urgent", "anger"]
+    assert {each.examples for each in calibration.fitted} == {40}
+    temperature = calibration.fitted[0].temperature
+    assert temperature == pytest.approx(team["fitted"]["temperature"])
+    assert temperature > 1.5
+    (desk.path / "settings_of_test.py").write_text(CONFIGURE)
+    words = ("--output", "again.jsonl", "--configure", "settings_of_test.py:calibrated", "--fit", "fitted.json")
+    again = desk.figures(*words)["team"]
+    assert again["raw"] == team["raw"]
+    assert again["applied"]["temperature"] == temperature
+    assert again["applied"]["calibration_error"] < 0.05
+    lines = [json.loads(line) for line in (desk.path / "again.jsonl").read_text().splitlines()]
+    answer = lines[0]["output"]["answers"]["team"]
+    assert answer["temperature"] == temperature
+    assert answer["raw"] == {"billing": 0.95, "sales": 0.05}
+    assert max(answer["probabilities"].values()) == pytest.approx(0.75, abs=0.03)
+    assert len(Calibration.load("fitted.json").fitted) == 3
+
+
+def test_diagrams_are_drawn(desk: Desk) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("plotly")
+    desk.labelled(24)
+    assert desk.call("--fit", "fitted.json", "--plot", "out.png", "--html", "out.html").exit_code == 0
+    assert (desk.path / "out.png").read_bytes().startswith(b"\x89PNG")
+    page = (desk.path / "out.html").read_text()
+    assert "as the model says" in page
+    assert "fitted, T = " in page
+    assert "src=" not in page.partition("</script>")[2]
+    result = desk.call("--resume", "--plot", "no/folder.png")
+    assert result.exit_code == 2
+    assert "no/folder.png cannot be written" in result.stderr
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_keeps_what_was_answered_and_fits_nothing(desk: Desk, presses: int) -> None:
+    desk.labelled(30)
+    seen = 0
+
+    def pressing(request: SeenRequest) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen == 6:
+            for _ in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+        return said(request)
+
+    desk.provider._serving.answer = pressing
+    result = desk.call("--fit", "fitted.json", "--concurrency", "1")
+    assert result.exit_code == 130
+    assert "Stopped by Ctrl-C" in result.stderr
+    assert "fitted.json is as it was" in result.stderr
+    assert not (desk.path / "fitted.json").exists()
+    kept = len(desk.answers())
+    assert 5 <= kept < 30
+    desk.provider._serving.answer = said
+    assert desk.figures("--resume")["team"]["examples"] == 30
+    assert desk.provider.count <= seen + 30 - kept
+
+
+def test_a_cap_stops_and_says_how_to_go_on(desk: Desk) -> None:
+    desk.labelled(30)
+    result = desk.call("--max-cost", "0.001", "--concurrency", "1")
+    assert result.exit_code == 1
+    assert "Stopped at the cost cap" in result.stderr
+    assert 0 < len([line for line in desk.answers() if "output" in line]) < 30
+
+
+def test_what_is_wrong_names_the_file_and_the_line_and_sends_nothing(desk: Desk) -> None:
+    desk.labelled(3)
+    good = (desk.path / "labelled.jsonl").read_text()
+    (desk.path / "labelled.jsonl").write_text(
+        good
+        + '{"state": "my card 4111", "labels": {"team": "legal"}}\nnot json\n{"state": "x", "labels": {"urgent": 1}}\n'
+    )
+    result = desk.call()
+    assert result.exit_code == 2
+    assert "labelled.jsonl: line 4: the label of 'team' must be one of its options" in result.stderr
+    assert "line 5: not JSON" in result.stderr
+    assert "line 6: the label of 'urgent' must be true or false" in result.stderr
+    assert "4111" not in result.stderr
+    assert desk.provider.count == 0
+    assert desk.call("--skip-bad").exit_code == 0
+    assert desk.figures("--resume", "--skip-bad")["team"]["examples"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--precision", "1.5"), "--precision is a share above 0 and at most 1"),
+        (("--fit", "labelled.jsonl"), "labelled.jsonl is the input itself"),
+        (("--output", "labelled.jsonl"), "labelled.jsonl is the input itself"),
+        (("--fit", "catalog.yaml"), "catalog.yaml is no JSON"),
+        (("--questions", "none.yaml"), "none.yaml cannot be read"),
+        (("--questions", "catalog.yaml"), "catalog.yaml: question 'providers': "),
+        (("--model", "nothing"), "no model 'nothing'|nothing"),
+        (("--max-cost", "0"), "--max-cost 0"),
+    ],
+)
+def test_a_wrong_set_up_is_one_sentence_and_sends_nothing(desk: Desk, words: tuple[str, ...], why: str) -> None:
+    desk.labelled(3)
+    result = desk.call(*words)
+    assert result.exit_code == 2, result.stdout
+    assert result.stderr.startswith("interlock: ")
+    assert any(each in result.stderr for each in why.split("|"))
+    assert desk.provider.count == 0
+    assert not (desk.path / "labelled.answers.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["questions.json", "questions.yaml"])
+def test_questions_may_stand_in_a_file(desk: Desk, name: str) -> None:
+    desk.labelled(3)
+    lines = [json.loads(line) for line in (desk.path / "labelled.jsonl").read_text().splitlines()]
+    del lines[0]["questions"]
+    desk.write("labelled.jsonl", *lines)
+    assert "no questions are known yet" in desk.call().stderr
+    (desk.path / name).write_text(json.dumps(QUESTIONS))
+    result = desk.call("--questions", name, "--fit", "fitted.json")
+    assert result.exit_code == 2
+    assert "nothing was fitted: a question needs 20 examples" in result.stderr
+    assert "3 examples are few" in result.stdout
