@@ -64,7 +64,7 @@ def _part(part: Any, draft: Draft) -> Sequence[Piece]:
         if call.get("args") is not None:
             piece = draft.tool_json(key, json.dumps(call["args"], ensure_ascii=False))
         draft.sign(key, signature)
-    elif isinstance(text, str):
+    elif isinstance(text, str) and (text or signed):  # the last chunk of a stream says nothing, and is no block
         thought = bool(part.get("thought")) or (signed and not text)
         key = _key("thinking" if thought else "text", draft, alone=signed)
         piece = draft.thinking(key, text) if thought else draft.text(key, text)

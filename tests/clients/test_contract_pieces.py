@@ -1,0 +1,65 @@
+"""Every piece of a stream says what it is and of which block: put together they are the answer, on every wire."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from interlock.catalog.entry import Thinking
+from interlock.catalog.spec import ModelSpec
+from interlock.catalog.words import Depth
+from interlock.clients.conversation import TextBlock, ThinkingBlock, ToolUseBlock
+from interlock.clients.options import CallOptions, StreamingMode, Tool
+from interlock.clients.response import PieceKind
+from interlock.clients.simulator import Step, ToolCall
+
+#: How thinking is asked of each wire that shows it.
+THINKING = {"anthropic": "budget", "invoke": "budget", "mantle": "budget", "converse": "budget", "gemini": "budget",
+            "responses": "effort"}  # fmt: skip
+KINDS = {TextBlock: PieceKind.TEXT, ThinkingBlock: PieceKind.THINKING, ToolUseBlock: PieceKind.TOOL_JSON}
+LOOK = Tool("look", "Look.", {"type": "object", "properties": {"word": {"type": "string"}}})
+
+
+def unsigned(block: Any) -> tuple[Any, bool]:
+    """The block, and whether it was signed: a signature may name its own answer."""
+    return replace(block, signature=None), block.signature is not None
+
+
+@pytest.mark.parametrize("mode", StreamingMode)
+async def test_the_pieces_of_each_block_make_the_block(bench, wire, mode):
+    shown = THINKING.get(wire.speaks) if wire.key != "litellm" else None
+    client, seat = bench.client(
+        wire, thinking_tokens=1_024 if shown else 0, output_tokens=2_000,
+        spec=ModelSpec("the-model", depth=Depth.STANDARD), thinking=Thinking(mode=shown or "none"),
+        settings={"options": {**wire.settings.get("options", {}), "reasoning_summary": "auto"}},
+    )  # fmt: skip
+    calls = [ToolCall(name="look", input={"word": word}, id=f"call_{word[:3]}") for word in ("one and two", "three")]
+    bench.script(*[Step.answer("Let me look at both of them, one by one.", tool_calls=calls,
+                               thinking="Hm, what might they have in mind?" if shown else None)] * 2)  # fmt: skip
+    options = CallOptions(tools=(LOOK,))
+    stream = client.stream_response("Look.", options=options, mode=mode)
+    async with stream as pieces:
+        *parts, last = [piece async for piece in pieces]
+    assert (last.kind, last.response) == (PieceKind.RESPONSE, stream.response)
+    blocks = stream.response.blocks
+    assert [type(block) for block in blocks] == [*([ThinkingBlock] if shown else []), TextBlock, *[ToolUseBlock] * 2]
+    texts: dict[int, str] = defaultdict(str)
+    for piece in parts:
+        assert piece.kind is KINDS[type(blocks[piece.block_index])]
+        texts[piece.block_index] += piece.text
+    assert list(texts) == list(range(len(blocks))), "in the order of the blocks, none of them without a piece"
+    for number, block in enumerate(blocks):
+        if isinstance(block, ToolUseBlock):
+            assert json.loads(texts[number]) == block.input
+        else:
+            assert texts[number] == block.text  # type: ignore[union-attr]
+    assert stream.partial == stream.response.text, "thinking and arguments are no part of the text"
+    assert len([piece for piece in parts if piece.kind is PieceKind.TEXT]) > 1
+    assert stream.response.thinking == ("Hm, what might they have in mind?" if shown else "")
+    whole = (await client.single_response("Look.", options=options)).blocks
+    assert [unsigned(block) for block in whole] == [unsigned(block) for block in blocks]
+    seat.check_books()
