@@ -153,7 +153,7 @@ class ModelDesk:
             for entry in fresh.entries.values():
                 name, limits = fresh.limits_of(entry)
                 if name in self._pools:
-                    self._admission.pool(name, limits)
+                    self._admission.pool(name, limits, shared=name not in self._private)
 
     def bind(
         self,
@@ -323,7 +323,7 @@ class ModelDesk:
                 entry.base_url or self.catalog.provider(entry.provider).base_url
             ):
                 self._private.add(name)
-        return self._admission.pool(name, limits)
+        return self._admission.pool(name, limits, shared=name not in self._private)
 
     def outlives(self, pool: str) -> bool:
         """Whether the provider behind a pool goes on counting when this process has ended."""

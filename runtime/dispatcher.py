@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from interlock.admission import CallCharge, DatabaseGate, Demand
-from interlock.errors import ConfigurationError, InterlockError
+from interlock.errors import ConfigurationError, InterlockError, LeaseLostError
 
 from .attempt import run_attempt
 from .counting import Count, Counting, Found
@@ -27,6 +27,7 @@ from .execution import Execution
 from .handle import JobHandle
 from .job import Job, check_settings
 from .kinds import CallKinds
+from .ledger import leave
 from .live import Live
 from .pipeline_job import PipelineJob
 from .prepared import NO_PRICE, NOTHING_NEEDED, Prepared, worst_price
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from interlock.admission import Admission, Clock, Reservation, SpendGate, SpendHold
+    from interlock.admission.ledger import Ledger
     from interlock.catalog.spec import ModelBinding, ModelSpec
 
     from .desk import ModelDesk
@@ -73,8 +75,9 @@ class Dispatcher:
         desk: ModelDesk,
         book: Book,
         levels: LevelKeeper | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
-        self.levels = levels
+        self.levels, self.ledger = levels, ledger
         self.keeping: Keeping | None = None  # set once it is open, where runs are journaled
         self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
@@ -346,12 +349,22 @@ class Dispatcher:
             execution.cancel("the Runtime was closed")
         await self.drain()
 
+    def lose(self, error: LeaseLostError) -> None:
+        """This process has been given up, and others have what it had: nothing it still does counts, so it stops."""
+        log.error("%s", error)
+        self.admission.lose(error)
+        for execution in list(self.live):
+            execution.stop_for(error)
+
     async def close(self) -> None:
         self._closed = True
         self.meters.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._counting.aclose()
         await self.desk.aclose()
+        await self.admission.close()
+        if self.ledger is not None:
+            await leave(self.ledger)
         if self.levels is not None:
             await self.levels.close()
         await self.book.close()

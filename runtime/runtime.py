@@ -20,7 +20,7 @@ from interlock.catalog.pricing import parse_cap
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Grade
 from interlock.credentials import Chain
-from interlock.errors import ConfigurationError, InterlockError, RunHeldError
+from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, RunHeldError
 
 from .calls import CallSettings
 from .desk import ModelDesk, Surroundings
@@ -29,6 +29,7 @@ from .dispatcher import Dispatcher, check_unique
 from .handle import JobHandle
 from .job import Job, job_name
 from .journal.opening import Opening
+from .ledger import in_this_loop, leave, open_ledger
 from .levels import LevelKeeper
 from .pipeline_job import PipelineJob
 from .runs import Run, cap_of
@@ -41,6 +42,7 @@ from .unsent import unsent_runs
 
 if TYPE_CHECKING:
     from interlock.admission import Explanation
+    from interlock.admission.ledger import Ledger
 
     from .journal.run import Keeping, RunJournal
 
@@ -81,12 +83,25 @@ class Runtime:
     async def _enter(self, settings: RuntimeSettings) -> None:
         check_unique([provider.name for provider in settings.databases], "databases")
         check_unique([account.name for account in settings.accounts], "accounts")
+        ledger = await uncancelled(open_ledger(settings, in_this_loop(self._lose)))
+        try:
+            await self._enter_with(settings, ledger)
+        except BaseException:
+            if ledger is not None:
+                await uncancelled(leave(ledger))
+            raise
+
+    def _lose(self, error: LeaseLostError) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.lose(error)
+
+    async def _enter_with(self, settings: RuntimeSettings, ledger: Ledger | None) -> None:
         cap = None if settings.cost_cap is None else parse_cap(settings.cost_cap)
         clock = settings.clock or SystemClock()
         wall = settings.wall or _utc_now
         rng = random.Random(settings.seed)
         credentials = settings.credentials or Chain.default()
-        admission = Admission(clock, jitter=rng.random, freeze=settings.freeze, wall=wall)
+        admission = Admission(clock, jitter=rng.random, freeze=settings.freeze, wall=wall, ledger=ledger)
         desk = ModelDesk(
             _catalog(settings),
             Surroundings(
@@ -118,6 +133,7 @@ class Runtime:
                 desk=desk,
                 book=book,
                 levels=None if settings.store is None else levels,
+                ledger=ledger,
             )
             self._dispatcher.keeping = await _keeping(self._dispatcher, credentials.redactor.redact)
         except BaseException:

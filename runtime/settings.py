@@ -45,7 +45,10 @@ class RuntimeSettings:
     """Everything a Runtime is opened with. Set once, before it starts.
 
     `catalog`: a file, a Catalog, or None for the catalog that ships. `store`: an SQLAlchemy URL, or None to keep the
-    latest records in memory only. `accounts`: gates of one's own (`CountingGate("gpu", 2)`), for `needs.require`.
+    latest records in memory only. `ledger`: where several processes share their pools, so that the limits hold for all
+    of them together: "store" (in the store's database; beside an SQLite file) or a URL; None: the limits are this
+    process's own. A process that is not heard of for `lease_s` is given up: what it held is the others'
+    (docs/ledger.md). `accounts`: gates of one's own (`CountingGate("gpu", 2)`), for `needs.require`.
     `journal` keeps what every step of a pipeline came to in the store, so that a run that was cut off goes on
     (docs/journal.md); False: nothing is kept of it but records. `ambiguous` says what becomes of a step whose last
     attempt may have been sent: "resend" it, or "fail".
@@ -60,6 +63,8 @@ class RuntimeSettings:
 
     catalog: Catalog | Path | str | None = None
     store: str | None = "sqlite:///interlock.db"
+    ledger: str | None = None
+    lease_s: float = 15.0
     store_durability: Literal["NORMAL", "FULL"] = "NORMAL"
     journal: bool | Journal = True
     ambiguous: Literal["resend", "fail"] = "resend"
