@@ -214,7 +214,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
                 await answers.aclose()
 
         return WireStream(
-            events=_Chunks(stream, alive),
+            events=_Chunks(stream, answers, alive),
             aclose=aclose,
             request_id=_request_id(headers),
             reported=self.read_limits(headers, now=self.environment.wall()),
@@ -308,22 +308,40 @@ def _sending() -> Any:
 
 
 class _Chunks:
-    """LiteLLM's chunks as plain values, without what it made up."""
+    """LiteLLM's chunks as plain values, without what it made up: an end that its provider did not tell, and counts.
+    It tells Anthropic's stop reason before the end has come: that chunk waits."""
 
-    def __init__(self, stream: Any, alive: Callable[[], None]) -> None:
-        self._stream, self._alive = stream, alive
+    def __init__(self, stream: Any, answers: Any, alive: Callable[[], None]) -> None:
+        self._stream, self._answers, self._alive = stream, answers, alive
+        self._held: Any = None
 
     async def __anext__(self) -> Any:
-        chunk = await self._stream.__anext__()
-        self._alive()
+        while True:
+            try:
+                chunk = await self._stream.__anext__()
+            except StopAsyncIteration:
+                await self._answers.read_on()
+                held, self._held = self._held, None
+                if held is None:
+                    raise
+                return _endless(held) if self._answers.is_cut else held
+            self._alive()
+            event = self._event(chunk)
+            if not self._answers.is_cut or not any(choice.get("finish_reason") for choice in event["choices"]):
+                return event
+            self._held = event
+
+    def _event(self, chunk: Any) -> Any:
         event = chunk.model_dump()
+        event["choices"] = event.get("choices") or []
         ended = self._stream.received_finish_reason or getattr(self._stream, "intermittent_finish_reason", None)
-        if ended is None:
-            for choice in event.get("choices") or ():
-                choice["finish_reason"] = None
         if event.get("usage") and not any(getattr(one, "usage", None) for one in self._stream.chunks):
             event["usage"] = None
-        return event
+        return event if ended is not None else _endless(event)
+
+
+def _endless(event: Any) -> Any:
+    return {**event, "choices": [{**choice, "finish_reason": None} for choice in event["choices"]]}
 
 
 def _headers(answer: Any, answers: Any) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ LiteLLM forgets a response that came while its caller was being cancelled. Impor
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,10 @@ from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
 from .sdk import _Noticed
 
+#: Anthropic's first and last event. In a text that a model writes the quotes would be escaped.
+_BEGIN, _END = (re.compile(rb'"type" ?: ?"message_' + word + rb'"') for word in (b"start", b"stop"))
+_LONGEST = 32
+
 _answers: ContextVar[Answers | None] = ContextVar("answers", default=None)
 
 
@@ -28,6 +33,9 @@ class Answers:
     def __init__(self, alive: Callable[[], None] | None = None) -> None:
         self._alive = alive
         self._kept: list[httpx2.Response] = []
+        self._watched: _Watched | None = None
+        self._begun = self._ended = False
+        self._tail = b""
 
     @property
     def headers(self) -> Mapping[str, str] | None:
@@ -50,15 +58,58 @@ class Answers:
         finally:
             _answers.reset(before)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a stream of Anthropic's wire has not come to its end. Of that end LiteLLM says nothing."""
+        return self._begun and not self._ended
+
     def add(self, response: httpx2.Response) -> None:
         self._kept.append(response)
         if self._alive is not None:
             response.stream = _Noticed(response.stream, self._alive)
+            if "content-encoding" not in response.headers:
+                response.stream = self._watched = _Watched(response.stream, self._look)
+
+    async def read_on(self) -> None:
+        """The bytes that LiteLLM leaves: up to the end that it does not wait for, then up to the last."""
+        if self._watched is None:
+            return
+        was_cut = self.is_cut
+        async for _ in self._watched:
+            if was_cut and not self.is_cut:
+                return
+
+    def _look(self, chunk: bytes) -> None:
+        seen = self._tail + chunk
+        self._begun = self._begun or _BEGIN.search(seen) is not None
+        self._ended = self._ended or (self._begun and _END.search(seen) is not None)
+        self._tail = seen[-_LONGEST:]
 
     async def aclose(self) -> None:
         """Give the connections back."""
         for response in self._kept:
             await response.aclose()
+
+
+class _Watched(httpx2.AsyncByteStream):
+    """A response's bytes, each of which is looked at. Where one reader stops another may go on."""
+
+    def __init__(self, inner: Any, look: Callable[[bytes], None]) -> None:
+        self._inner, self._look = inner, look
+        self._bytes: AsyncIterator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._bytes is None:
+            self._bytes = aiter(self._inner)
+        chunk = await anext(self._bytes)
+        self._look(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 async def on_response(response: httpx2.Response) -> None:
@@ -111,10 +162,12 @@ class _Carrier(httpx.AsyncBaseTransport):
 
 
 class _Carried(httpx.AsyncByteStream):
-    """A response's bytes, still encoded as they came."""
+    """A response's bytes, still encoded as they came. LiteLLM closes it before the wire's own end: where it is kept,
+    whoever keeps it closes it."""
 
     def __init__(self, answer: httpx2.Response, request: httpx.Request) -> None:
         self._answer, self._request = answer, request
+        self._is_kept = _answers.get() is not None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -124,7 +177,8 @@ class _Carried(httpx.AsyncByteStream):
             raise _as_httpx(error, self._request) from error
 
     async def aclose(self) -> None:
-        await self._answer.aclose()
+        if not self._is_kept:
+            await self._answer.aclose()
 
 
 def _as_httpx(error: httpx2.HTTPError, request: httpx.Request) -> httpx.TransportError:
