@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import subprocess
+import sys
+import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -16,11 +21,13 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 from hypothesis import given, settings, strategies as st
 
+from interlock.admission.outcome import OutcomeKind
 from interlock.clients.bound import BoundLLMClient
 from interlock.clients.options import CallOptions, Tool
+from interlock.clients.outcomes import outcome_of
 from interlock.clients.response import LLMResponse
 from interlock.clients.simulator import SimulatedProvider, Step, ToolCall
-from interlock.errors import UpstreamError
+from interlock.errors import InvalidRequestError, TransientUpstreamError, UpstreamError
 
 from .conftest import ALIKE, WIRES, Bench, FakeSeat, Wire
 
@@ -42,8 +49,16 @@ class Tape(httpx2.AsyncBaseTransport):
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     chunks: Sequence[bytes] = ()
+    error: Exception | None = None
+    leaves: bool = True  # before the error
+    asked: int = 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked += 1
+        if self.leaves and (trace := request.extensions.get("trace")) is not None:
+            await trace("http11.send_request_headers.started", {"request": SimpleNamespace(method=b"POST")})
+        if self.error is not None:
+            raise self.error
         if self.inner is not None:
             response = await self.inner.handle_async_request(request)
             self.chunks, self.headers = [await response.aread()], response.headers.raw
@@ -205,3 +220,60 @@ def test_any_body_under_an_error_status_is_a_typed_error(deck: Deck) -> None:
         assert deck.play(*cut(data, torn), streamed=streamed, status=status) is None
 
     check()
+
+
+LOST = [
+    (httpx2.ConnectError, False), (httpx2.ConnectTimeout, False), (httpx2.PoolTimeout, False),
+    (httpx2.ReadTimeout, True), (httpx2.WriteTimeout, True), (httpx2.ReadError, True), (httpx2.WriteError, True),
+    (httpx2.RemoteProtocolError, True),
+]  # fmt: skip
+
+
+def failing(deck: Deck, error: Exception, *, streamed: bool, leaves: bool) -> UpstreamError:
+    deck.tape.error, deck.tape.leaves, deck.tape.asked = error, leaves, 0
+    try:
+        deck.runner.run(deck._asked(streamed))
+    except UpstreamError as caught:
+        return caught
+    finally:
+        deck.tape.error, deck.tape.leaves = None, True
+        deck.seat.check_books()
+        deck.seat.permits.clear()
+        deck.seat.records.clear()
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize(("kind", "sent"), LOST, ids=[kind.__name__ for kind, _ in LOST])
+def test_b20_every_loss_of_the_transport_is_transient_and_asked_once(deck: Deck, kind: Any, sent: bool) -> None:
+    for streamed in (False, True):
+        found = failing(deck, kind("lost"), streamed=streamed, leaves=sent)
+        assert isinstance(found, TransientUpstreamError)
+        assert (found.sent, deck.tape.asked) == (sent, 1)
+        assert found.__cause__ is None
+
+
+def test_b20_a_programming_error_is_no_providers_failure(deck: Deck) -> None:
+    """One SDK called it a lost connection, and tried again."""
+    for streamed in (False, True):
+        found = failing(deck, TypeError("an argument too many"), streamed=streamed, leaves=False)
+        assert deck.tape.asked == 1
+        if deck.wire.key != "litellm":  # which does not tell it from an answer that it stumbles over
+            assert type(found) is InvalidRequestError
+            assert found.sent is False
+            assert outcome_of(found)[0] is OutcomeKind.UNSENT
+
+
+def test_b20_no_provider_needs_httpx_but_litellm() -> None:
+    code = (
+        "import sys\nsys.modules['httpx'] = None\n"
+        "from interlock.clients.registry import provider_class, provider_keys\n"
+        "for key in provider_keys(): provider_class(key)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_b20_every_pin_has_an_upper_bound() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needs = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    open_ended = [need for need in needs if "<" not in need and not need.startswith(("interlock[", "tzdata"))]
+    assert open_ended == []
