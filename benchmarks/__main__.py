@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "runtime": (),
     "demo": (),
     "plan": (),
+    "search": (),
 }
 
 

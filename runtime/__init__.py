@@ -18,6 +18,7 @@
     runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
     store/         the records and the runs, in SQLite
     telemetry/     spans and meters
+    search/        what was embedded, kept and searched
     plan/          a forecast on virtual time; discovery/ what the credentials can call
     cli/           the command line; demo/ the main job
 

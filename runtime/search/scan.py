@@ -2,10 +2,13 @@
 
 Of the three ways, the first is the quickest and the others hold nothing in memory:
 
-- held: a copy of the vectors in memory, multiplied as a whole. A block leaves out the columns that are zero in all its
-  rows, so a model of 256 numbers costs a quarter of the column's 1,024.
+- held: a copy of the vectors in memory, in blocks that threads take in turn. A block leaves out the columns that are
+  zero in all its rows, so a model of 256 numbers costs a quarter of the column's 1,024.
 - sqlite-vec, where the driver can load it: one statement, outside Python's lock.
 - rows read in steps and multiplied with numpy.
+
+Rows are multiplied one by one (`dots`). As one product with a matrix the library would spread them over threads that
+wait for each other by spinning: twice the CPU, and several times the time on a machine that has something else to do.
 
 All give candidates by a score in float32; the caller scores these again, exactly.
 """
@@ -13,6 +16,7 @@ All give candidates by a score in float32; the caller scores these again, exactl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,13 +29,20 @@ if TYPE_CHECKING:
 Float32: TypeAlias = NDArray[np.float32]
 Int64: TypeAlias = NDArray[np.int64]
 
-#: Rows of a block: 64 MB of 1,024 numbers each, enough for a multiplication to use every core.
-BLOCK_ROWS = 16_384
+#: Rows of a block, which is what a thread takes at a time: 32 MB of 1,024 numbers each.
+BLOCK_ROWS = 8_192
 #: Rows read from the file at once.
 STEP_ROWS = 512
 #: How many more candidates than wanted are scored exactly: float32 may swap neighbours, though not distant ones.
 SLACK = 32
 _NUMBERS = np.dtype("<f4")
+_VECDOT = hasattr(np, "vecdot")  # since numpy 2.0
+
+
+def dots(rows: Float32, question: Float32) -> Float32:
+    """The dot product of each row [n, d] with the question [d], without Python's lock and in this thread alone."""
+    found: Float32 = np.vecdot(rows, question) if _VECDOT else np.einsum("ij,j->i", rows, question)
+    return found
 
 
 def steps(connection: sqlite3.Connection, table: str, since: int = 0) -> Iterator[tuple[Int64, Float32]]:
@@ -52,7 +63,7 @@ def scan_in_steps(read: Iterable[tuple[Int64, Float32]], question: Float32, coun
     """The same by numpy, with no more than a step's vectors in memory."""
     keys, scores = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
     for some, vectors in read:
-        keys, scores = np.concatenate((keys, some)), np.concatenate((scores, vectors @ question))
+        keys, scores = np.concatenate((keys, some)), np.concatenate((scores, dots(vectors, question)))
         if len(keys) > STEP_ROWS + count:
             best = highest(scores, count)
             keys, scores = keys[best], scores[best]
@@ -93,7 +104,7 @@ class _Block:
         return block
 
     def scores(self, question: Float32) -> Float32:
-        found: Float32 = self.vectors @ question[: self.vectors.shape[1]]
+        found = dots(self.vectors, question[: self.vectors.shape[1]])
         if self.gone is not None:
             found[self.gone] = -np.inf
         return found
@@ -158,10 +169,12 @@ class HeldVectors:
             block.gone = gone if gone.any() else None
             self.dead += int(gone.sum())
 
-    def nearest(self, question: Float32, count: int) -> list[int]:
+    def nearest(self, question: Float32, count: int, threads: Executor | None = None) -> list[int]:
+        """Keys of the nearest, the nearest first."""
         if not self._blocks:
             return []
-        scores = np.concatenate([block.scores(question) for block in self._blocks])
+        spread = map if threads is None or len(self._blocks) == 1 else threads.map
+        scores = np.concatenate(list(spread(lambda block: block.scores(question), self._blocks)))
         best = highest(scores, count)
         keys = np.concatenate([block.keys for block in self._blocks])
         found: list[int] = keys[best[np.isfinite(scores[best])]].tolist()

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Threads of one search: with more, memory is what it waits for.
+MOST_SCANNERS = 4
 #: Seconds to wait for another process that is writing.
 BUSY_S = 60.0
 
@@ -66,6 +68,7 @@ class SqliteCollection(Collection):
         self._held_of: Generation | None = None
         self._too_large = 0  # so many rows did not fit
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-search")
+        self._scanners = ThreadPoolExecutor(min(MOST_SCANNERS, os.cpu_count() or 1), "interlock-search-scan")
         self._connection: sqlite3.Connection | None = None
         self._nothing: sqlite3.Connection | None = None  # what is read of a file that is not there yet
         self._closed = False
@@ -80,6 +83,7 @@ class SqliteCollection(Collection):
         if not self._closed:
             await uncancelled(self._run(self._shut))
             self._thread.shutdown(wait=False)
+            self._scanners.shutdown(wait=False)
 
     @property
     def held_bytes(self) -> int:
@@ -265,7 +269,7 @@ class SqliteCollection(Collection):
     def _nearest(self, connection: sqlite3.Connection, now: Generation, question: Float32, count: int) -> list[int]:
         held = self._up_to_date(connection, now)
         if held is not None:
-            return held.nearest(question, count)
+            return held.nearest(question, count, self._scanners)
         if self.has_extension:
             return scan_with_extension(connection, now.vectors, question, count)
         return scan_in_steps(steps(connection, now.vectors), question, count)

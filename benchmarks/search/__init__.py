@@ -1,0 +1,1 @@
+"""How quickly what was embedded is found: `python -m benchmarks.search`."""
