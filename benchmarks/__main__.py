@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "imports": (),
     "admission": (),
     "clients": (),
+    "embeddings": (),
     "runtime": (),
     "demo": (),
     "plan": (),

@@ -61,11 +61,13 @@ class AbstractEmbeddingsClient(ABC):
     """One entry of the catalog, callable. A subclass owns `send`: one wire request, its errors and its usage.
 
     The template packs texts under the entry's caps (`max_batch_items`, `max_batch_tokens`, and `context_window` for
-    one text; `MAX_REQUEST_BYTES` and `MAX_TEXT_CHARACTERS` of the wire), takes a permit for each request, puts the
+    one text; the `MAX_...` of the wire), takes a permit for each request, puts the
     vectors back in order, fits them to the catalog's one width, and records.
     """
 
-    #: The most bytes of text one request may carry; None where the wire has no such cap.
+    #: The most texts, tokens and bytes of text one request may carry, whatever the entry says; None: no cap.
+    MAX_REQUEST_TEXTS: ClassVar[int | None] = None
+    MAX_REQUEST_TOKENS: ClassVar[int | None] = None
     MAX_REQUEST_BYTES: ClassVar[int | None] = None
     #: The most characters of one text; None where only its tokens count.
     MAX_TEXT_CHARACTERS: ClassVar[int | None] = None
@@ -101,7 +103,13 @@ class AbstractEmbeddingsClient(ABC):
     @classmethod
     def caps(cls, entry: ModelEntry) -> Caps:
         """What one request to this entry may carry, and one text of it."""
-        return Caps.of(entry, max_bytes=cls.MAX_REQUEST_BYTES, text_characters=cls.MAX_TEXT_CHARACTERS)
+        return Caps.of(
+            entry,
+            max_texts=cls.MAX_REQUEST_TEXTS,
+            max_tokens=cls.MAX_REQUEST_TOKENS,
+            max_bytes=cls.MAX_REQUEST_BYTES,
+            text_characters=cls.MAX_TEXT_CHARACTERS,
+        )
 
     def bound(self, binding: ModelBinding, seat: CallSeat) -> BoundEmbeddingsClient:
         return BoundEmbeddingsClient(self, binding, seat)

@@ -10,7 +10,7 @@ from interlock.errors import MalformedResponseError
 V = TypeVar("V")
 
 
-def align(values: Sequence[V], indexes: Sequence[object] | None, *, expected: int) -> list[V]:
+def align(values: Sequence[V], indexes: Sequence[object] | None, *, expected: int) -> Sequence[V]:
     """`values` in the order of the texts that were sent.
 
     `indexes` are the results' own numbers, None where a result has none (or altogether, for a wire without them). All
@@ -20,7 +20,7 @@ def align(values: Sequence[V], indexes: Sequence[object] | None, *, expected: in
     if len(values) != expected:
         raise MalformedResponseError(f"{expected} texts were sent and {len(values)} vectors came back")
     if indexes is None or all(index is None for index in indexes):
-        return list(values)
+        return values
     if len(indexes) != expected:
         raise MalformedResponseError(f"{expected} vectors came with {len(indexes)} indexes")
     placed: dict[int, V] = {}

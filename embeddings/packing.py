@@ -24,10 +24,18 @@ class Caps:
     item_characters: int | None = None
 
     @staticmethod
-    def of(entry: ModelEntry, *, max_bytes: int | None = None, text_characters: int | None = None) -> Caps:
+    def of(
+        entry: ModelEntry,
+        *,
+        max_texts: int | None = None,
+        max_tokens: int | None = None,
+        max_bytes: int | None = None,
+        text_characters: int | None = None,
+    ) -> Caps:
+        """The entry's, and no more than the wire's own."""
         return Caps(
-            items=entry.max_batch_items,
-            tokens=entry.max_batch_tokens,
+            items=_smaller(entry.max_batch_items, max_texts),
+            tokens=_smaller(entry.max_batch_tokens, max_tokens),
             bytes=max_bytes,
             item_tokens=entry.context_window,
             item_characters=text_characters,
@@ -36,8 +44,11 @@ class Caps:
     @property
     def longest_text(self) -> int | None:
         """The most tokens one text may have."""
-        caps = [cap for cap in (self.item_tokens, self.tokens) if cap is not None]
-        return min(caps, default=None)
+        return _smaller(self.item_tokens, self.tokens)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((cap for cap in (one, other) if cap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """From a provider's numbers to unit vectors of the catalog's one width. Pure.
 
-Every vector leaves here as float32 of L2 length 1 within 1e-6. The sum of squares is taken after dividing by the
-largest component, so neither very large nor very small vectors overflow or vanish on the way. A row that is already a
-unit vector in float32 comes back bit for bit, so normalising twice is normalising once.
+Every vector leaves here as float32 of L2 length 1 within 1e-6: lengths are summed in float64, and where the squares of
+a row do not fit, it is divided by its largest component first, so neither very large nor very small vectors overflow or
+vanish on the way. A row that is already a unit vector in float32 comes back bit for bit, so normalising
+twice is normalising once. The work is one pass over memory: rows are taken in slabs that stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from interlock.errors import MalformedResponseError
 Float32: TypeAlias = NDArray[np.float32]
 Float64: TypeAlias = NDArray[np.float64]
 
-# A row rounded to float32 is off unit length by at most half a unit in the last place of its largest component.
-_UNIT_WITHIN = 2e-7
-# Rows handled at once, so the float64 copies of a large batch do not stand beside it whole.
-_SLAB = 2_048
+# A float32 row whose length is measured as 1 within this is a unit vector: what normalising leaves is well inside.
+_UNIT_WITHIN = 5e-7
+# Lengths between these are taken plainly: their squares, and what they are divided by, are ordinary float32 numbers.
+_SHORTEST, _LONGEST = 1e-15, 1e15
+# Rows read from a wire's lists at once, rows normalised at once, and components summed in float32.
+_READ_ROWS, _SLAB_ROWS, _BLOCK = 2_048, 128, 128
 
 
 class VectorError(MalformedResponseError):
@@ -81,15 +84,21 @@ def fit(
     error calls the vectors by, where they are a part of more.
     """
     names = range(len(vectors)) if indexes is None else indexes
-    out = np.zeros((len(vectors), width), dtype=np.float32)
-    for start in range(0, len(vectors), _SLAB):
-        part = slice(start, start + _SLAB)
-        kept = normalise(_stacked(vectors[part], declared, names[part])[:, :width], indexes=names[part])
-        out[part, : kept.shape[1]] = kept
+    kept = min(declared, width)
+    out = np.empty((len(vectors), width), dtype=np.float32)
+    out[:, kept:] = 0.0
+    for start in range(0, len(vectors), _READ_ROWS):
+        part = slice(start, start + _READ_ROWS)
+        rows = _stacked(vectors[part], declared, names[part])
+        _normalise_into(out[part, :kept], rows[:, :kept], names[part])
     return out
 
 
 def _stacked(vectors: Sequence[Any] | NDArray[Any], declared: int, names: Sequence[int]) -> NDArray[Any]:
+    """The rows as one array of float32 or float64 [n, declared]."""
+    together = _together(vectors)
+    if together is not None and together.shape[1] == declared:
+        return together
     rows = [read_row(value, name) for name, value in zip(names, vectors, strict=True)]
     for name, read in zip(names, rows, strict=True):
         if len(read) != declared:
@@ -100,21 +109,72 @@ def _stacked(vectors: Sequence[Any] | NDArray[Any], declared: int, names: Sequen
     return np.stack(rows)
 
 
+def _together(vectors: Sequence[Any] | NDArray[Any]) -> NDArray[Any] | None:
+    """All rows read in one go; None where they have to be looked at one by one, to be read or to be named."""
+    try:
+        found = np.asarray(vectors)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if found.ndim != 2 or found.dtype.kind not in "fiu":
+        return None
+    if not isinstance(vectors, np.ndarray) and any(isinstance(row[0], bool) for row in vectors if len(row)):
+        return None  # a truth value among numbers would have become one
+    return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+
+
 def normalise(rows: NDArray[Any], *, indexes: Sequence[int] | None = None) -> Float32:
     """Rows [n, d] at L2 length 1, as float32. VectorError names the first row that is zero or not finite."""
-    names = range(len(rows)) if indexes is None else indexes
-    wide: Float64 = rows.astype(np.float64)
+    out = np.empty(rows.shape, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        wide = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+    _normalise_into(out, wide, range(len(rows)) if indexes is None else indexes)
+    return out
+
+
+def _normalise_into(out: Float32, rows: Float32 | Float64, names: Sequence[int]) -> None:
+    """A slab at a time, so that what is read twice is read from the processor's cache."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for start in range(0, len(rows), _SLAB_ROWS):
+            part = slice(start, start + _SLAB_ROWS)
+            _normalise_slab(out[part], rows[part], names[part])
+
+
+def _normalise_slab(out: Float32, rows: Float32 | Float64, names: Sequence[int]) -> None:
+    single = rows.dtype == np.float32
+    length: Float64 = np.sqrt(_squares(rows) if single else np.einsum("ij,ij->i", rows, rows))
+    plain = (length > _SHORTEST) & (length < _LONGEST)  # of NaN neither
+    scale = np.divide(1.0, length, out=np.zeros_like(length), where=plain)
+    if single:
+        scale[np.abs(length - 1.0) <= _UNIT_WITHIN] = 1.0
+        np.multiply(rows, scale.astype(np.float32)[:, None], out=out)
+    else:
+        np.multiply(rows, scale[:, None], out=out, casting="same_kind")
+    if not plain.all():
+        odd = np.flatnonzero(~plain)
+        out[odd] = _carefully(rows[odd].astype(np.float64), [names[int(row)] for row in odd])
+    out += np.float32(0.0)  # -0.0 becomes 0.0, so equal vectors are equal bytes
+
+
+def _squares(rows: NDArray[Any]) -> Float64:
+    """The sums of squares of float32 rows: in float32 over short blocks, which is fast, and those in float64, which
+    keeps the whole within 1e-6."""
+    whole = rows.shape[1] - rows.shape[1] % _BLOCK
+    blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    sums: Float64 = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
+    if rest.shape[1]:
+        sums += np.einsum("ij,ij->i", rest, rest)
+    return sums
+
+
+def _carefully(wide: Float64, names: Sequence[int]) -> Float64:
+    """Rows whose squares do not fit: each is divided by its largest component first. VectorError for a row that is
+    zero or not finite."""
     _refuse(np.logical_not(np.isfinite(wide).all(axis=1)), names, "holds a component that is not a finite number")
     peak = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
     _refuse(peak[:, 0] == 0.0, names, "is zero, so it has no direction")
-    scaled = wide / peak
-    length = np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))
-    unit: Float32 = (scaled / length).astype(np.float32)
-    if rows.dtype == np.float32:
-        already = np.abs(peak[:, 0] * length[:, 0] - 1.0) <= _UNIT_WITHIN
-        unit[already] = rows[already]
-    unit += np.float32(0.0)  # -0.0 becomes 0.0, so equal vectors are equal bytes
-    return unit
+    scaled: Float64 = wide / peak
+    scaled /= np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))
+    return scaled
 
 
 def average(parts: Float32, owners: Sequence[int], weights: Sequence[float]) -> Float32:

@@ -7,7 +7,7 @@ permit of its own, and it knows no purpose. Cohere takes up to 96, and is told w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -72,12 +72,8 @@ class _BedrockEmbeddingsClient(SdkEmbeddingsClient):
 class TitanEmbeddingsClient(_BedrockEmbeddingsClient):
     """Amazon Titan Text Embeddings."""
 
+    MAX_REQUEST_TEXTS = 1
     MAX_TEXT_CHARACTERS = 50_000
-
-    @classmethod
-    def caps(cls, entry: ModelEntry) -> Caps:
-        found = Caps.of(entry, text_characters=cls.MAX_TEXT_CHARACTERS)
-        return Caps(items=1, item_tokens=found.item_tokens, item_characters=found.item_characters)
 
     def encode(self, texts: Sequence[str], purpose: EmbeddingPurpose) -> dict[str, Any]:
         (text,) = texts
@@ -101,6 +97,7 @@ class TitanEmbeddingsClient(_BedrockEmbeddingsClient):
 class CohereEmbeddingsClient(_BedrockEmbeddingsClient):
     """Cohere's Embed on Bedrock. It is told to cut nothing: a text that is too long is an error, or cut here."""
 
+    MAX_REQUEST_TEXTS = 96
     MAX_REQUEST_BYTES = 20_000_000
     #: What the third version takes of a text.
     V3_CHARACTERS: ClassVar[int] = 2_048
@@ -112,7 +109,7 @@ class CohereEmbeddingsClient(_BedrockEmbeddingsClient):
     @classmethod
     def caps(cls, entry: ModelEntry) -> Caps:
         third = entry.wire_model_id.partition("cohere.embed-")[2].endswith("-v3")
-        return Caps.of(entry, max_bytes=cls.MAX_REQUEST_BYTES, text_characters=cls.V3_CHARACTERS if third else None)
+        return replace(super().caps(entry), item_characters=cls.V3_CHARACTERS if third else None)
 
     def encode(self, texts: Sequence[str], purpose: EmbeddingPurpose) -> dict[str, Any]:
         wire: dict[str, Any] = {

@@ -44,6 +44,7 @@ class GeminiEmbeddingsClient(SdkEmbeddingsClient):
     check_credentials = staticmethod(_Gemini.check_credentials)
     needed_credential = staticmethod(_Gemini.needed_credential)
     reserved = frozenset({"requests"})
+    MAX_REQUEST_TEXTS = 100
     TASKS: ClassVar[Mapping[EmbeddingPurpose, str]] = {
         EmbeddingPurpose.DOCUMENT: "RETRIEVAL_DOCUMENT",
         EmbeddingPurpose.QUERY: "RETRIEVAL_QUERY",

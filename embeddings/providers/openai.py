@@ -36,6 +36,8 @@ class OpenAIEmbeddingsClient(SdkEmbeddingsClient):
     carrier: ClassVar[type[SdkChatClient]] = _OpenAI
     default_credential: ClassVar[str | None] = _OpenAI.default_credential
     needed_credential = staticmethod(_OpenAI.needed_credential)
+    MAX_REQUEST_TEXTS: ClassVar[int | None] = 2_048
+    MAX_REQUEST_TOKENS: ClassVar[int | None] = 300_000
 
     def encode(self, texts: Sequence[str], purpose: EmbeddingPurpose) -> dict[str, Any]:
         wire: dict[str, Any] = {
@@ -70,3 +72,5 @@ class OpenAICompatibleEmbeddingsClient(OpenAIEmbeddingsClient):
     carrier: ClassVar[type[SdkChatClient]] = _Compatible
     default_credential: ClassVar[str | None] = None
     needed_credential = staticmethod(_Compatible.needed_credential)
+    MAX_REQUEST_TEXTS: ClassVar[int | None] = None
+    MAX_REQUEST_TOKENS: ClassVar[int | None] = None

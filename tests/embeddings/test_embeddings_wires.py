@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ TEXTS = ["one", "two", "three", "four"]
 def wire(request: pytest.FixtureRequest) -> Wire:
     found: Wire = request.param
     return found
+
+
+def wires(which: Callable[[Wire], bool]) -> Any:
+    """The test for these wires only."""
+    return pytest.mark.parametrize("wire", [wire for wire in HOSTED if which(wire)], ids=lambda wire: wire.id)
 
 
 def given(wire: Wire) -> list[str]:
@@ -231,10 +237,9 @@ async def test_what_is_not_of_the_wire_is_malformed_and_a_cut_body_transient(
 # What the answer says.
 
 
+@wires(lambda wire: wire.numbered)
 @pytest.mark.parametrize("indexes", [[0, 1, 3], [0, 1, 1, 3], [0, 1, 2, 4], [0, 1, 2, None], []])
 async def test_b25_gaps_and_duplicates_are_refused_and_paid(bench: Bench, wire: Wire, indexes: list[Any]) -> None:
-    if not wire.numbered:
-        pytest.skip("its results carry no index: their number and place are all there is")
     embeddings, seat = bench.client(wire)
     bench.script(Step.body(wire.answer(rows(wire)[: len(indexes)], indexes)))
     with pytest.raises(MalformedResponseError) as caught:
@@ -244,9 +249,8 @@ async def test_b25_gaps_and_duplicates_are_refused_and_paid(bench: Bench, wire: 
     assert seat.permits[0].outcomes[0].kind is OutcomeKind.COMPLETED
 
 
+@wires(lambda wire: wire.numbered)
 async def test_b25_results_are_put_back_in_order(bench: Bench, wire: Wire) -> None:
-    if not wire.numbered:
-        pytest.skip("its results carry no index")
     embeddings, _ = bench.client(wire)
     plain = rows(wire)
     bench.script(
@@ -256,10 +260,9 @@ async def test_b25_results_are_put_back_in_order(bench: Bench, wire: Wire) -> No
     np.testing.assert_array_equal((await embeddings.embed_batch(TEXTS)).vectors, expected.vectors)
 
 
+@wires(lambda wire: not wire.one_text)
 @pytest.mark.parametrize("missing", [1, -1])
 async def test_b25_another_number_of_vectors_is_refused(bench: Bench, wire: Wire, missing: int) -> None:
-    if wire.one_text:
-        pytest.skip("one text, one vector")
     embeddings, _ = bench.client(wire)
     answered = rows(wire)[:-1] if missing > 0 else [*rows(wire), rows(wire)[0]]
     bench.script(Step.body(wire.answer(answered)))
@@ -408,9 +411,8 @@ async def test_a_server_that_is_not_there_costs_nothing(bench: Bench, wire: Wire
 # Credentials.
 
 
+@wires(lambda wire: wire.id != "vertex-embeddings")
 async def test_b22_a_key_that_was_replaced_is_tried_again_and_no_secret_leaves(bench: Bench, wire: Wire) -> None:
-    if wire.id == "vertex-embeddings":
-        pytest.skip("Google's own credentials renew themselves")
     embeddings, seat = bench.client(wire)
     await embeddings.embed("hello")
     bench.environ["TEST_KEY"] = bench.environ["TEST_AWS_SECRET_ACCESS_KEY"] = "sk-the-next-secret-key-9876543210"
@@ -422,9 +424,8 @@ async def test_b22_a_key_that_was_replaced_is_tried_again_and_no_secret_leaves(b
     assert seat.records[-1].outcome == "ok"
 
 
+@wires(lambda wire: wire.id not in ("vertex-embeddings", "openai-compatible-embeddings"))
 async def test_a_missing_key_is_said_before_a_permit_is_drawn(bench: Bench, wire: Wire) -> None:
-    if wire.id in ("vertex-embeddings", "openai-compatible-embeddings"):
-        pytest.skip("it needs none")
     # Without a key AWS's own chain would be asked; without a region nothing is.
     settings = {"region": None} if wire.speaks == "bedrock" else {"credential": "nobodys-key"}
     embeddings, seat = bench.client(wire, settings=settings)

@@ -121,6 +121,25 @@ def test_rows_are_called_by_the_numbers_of_their_texts() -> None:
     assert caught.value.row == 41
 
 
+@pytest.mark.parametrize("width", [1, 127, 128, 129, 1536, 3072, 4096])
+@pytest.mark.parametrize("spread", [0.0, 6.0, 30.0])
+def test_b31_float32_rows_of_any_width_and_spread_are_of_length_one_and_stay_so(width: int, spread: float) -> None:
+    rng = np.random.default_rng(width)
+    magnitudes = 10.0 ** rng.uniform(-spread, min(spread, 30.0), size=(300, 1))
+    rows = (rng.standard_normal((300, width)) * magnitudes).astype(np.float32)
+    rows[:, 0] += np.float32(1e-30)
+    once = normalise(rows)
+    assert np.abs(np.linalg.norm(once.astype(np.float64), axis=1) - 1).max() < 1e-6
+    assert normalise(once).tobytes() == once.tobytes()
+    exact = rows.astype(np.float64) / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    np.testing.assert_allclose(once, exact, atol=1e-6)
+
+
+def test_a_truth_value_among_rows_of_numbers_is_named() -> None:
+    with pytest.raises(VectorError, match="vector 2 is not a flat list of numbers"):
+        fit([[1.0, 2.0], [3.0, 4.0], [True, False]], declared=2, width=2)
+
+
 def test_more_rows_than_a_slab_keep_their_order() -> None:
     rows = np.eye(5, dtype=np.float32)[np.arange(5000) % 5]
     assert fit(rows, declared=5, width=6).argmax(axis=1).tolist() == (np.arange(5000) % 5).tolist()
