@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from interlock.errors import (
     StreamInterruptedError,
     TransientUpstreamError,
 )
+
+from .conftest import asked
 
 
 def start(**usage: Any) -> dict[str, Any]:
@@ -230,6 +233,27 @@ async def test_a_continuation_that_fails_is_an_interruption_only_for_who_saw_the
         await stream.finish()
     assert getattr(caught.value, "partial", "") == ("First part," if live else "")
     assert seat.records[0].outcome == "ok"
+    seat.check_books()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_continuation_that_is_left_is_settled_by_itself(bench, anthropic, manual, until, streamed):
+    """Cancelled, and out of time: what was answered before it stays answered."""
+    client, seat = bench.client(anthropic, clock=manual, timeout_s=30)
+    pause, stall = Step.answer("First part,", stop_reason="pause_turn"), Step.stall(0 if streamed else None)
+    for times in (1, 2):
+        bench.script(pause, stall)
+        task = asyncio.create_task(asked(client, "Go.", streamed=streamed))
+        await until(lambda: bench.provider.count == 2 * times)  # noqa: B023 - awaited at once
+        if times == 1:
+            task.cancel()
+        else:
+            await manual.advance(31)
+        with pytest.raises(asyncio.CancelledError if times == 1 else (TransientUpstreamError, StreamInterruptedError)):
+            await task
+    assert seat.kinds == [
+        OutcomeKind.COMPLETED, OutcomeKind.ABANDONED, OutcomeKind.COMPLETED, OutcomeKind.UNKNOWN,
+    ]  # fmt: skip
     seat.check_books()
 
 
