@@ -60,7 +60,9 @@ DONE: Awaitable[None] = _Done()
 
 
 class MemoryBook:
-    """The latest rows, in this process only."""
+    """The latest rows, in this process only. It keeps no journal: there is nothing to come back to."""
+
+    journal = None
 
     def __init__(self, kept: int = KEPT_WITHOUT_STORE) -> None:
         self._calls: deque[CallRow] = deque(maxlen=kept)

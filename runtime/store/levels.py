@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.admission.memory import PoolMemory, lower
 
 from .schema import levels
+from .sql import insert_for
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -42,20 +43,17 @@ def save_levels(
     connection: Connection, owner: str, memories: Mapping[str, PoolMemory], at: datetime, closed: bool
 ) -> None:
     """Write what `owner` remembers. What another process wrote last is kept beside it, never overwritten."""
-    from sqlalchemy.dialects.sqlite import insert
-
-    for name, memory in memories.items():
-        row = connection.execute(levels.select().where(levels.c.pool == name)).first()
-        others = _others(row, owner) if row is not None else None
-        values = {
-            "owner": owner,
-            "saved_at": at,
-            "closed": closed,
-            "memory": memory.to_json(),
-            "others": None if others is None else _to_json(others),
-        }
-        statement = insert(levels).values(pool=name, **values)
-        connection.execute(statement.on_conflict_do_update(index_elements=["pool"], set_=values))
+    insert = insert_for(connection.dialect.name)
+    for name in sorted(memories):  # one order for all, so that two processes cannot lock each other's rows
+        values = {"owner": owner, "saved_at": at, "closed": closed, "memory": memories[name].to_json(), "others": None}
+        statement = insert(levels).values(pool=name, **values).on_conflict_do_nothing(index_elements=["pool"])
+        if connection.execute(statement).rowcount > 0:
+            continue
+        here = levels.c.pool == name
+        row = connection.execute(levels.select().where(here).with_for_update()).one()
+        others = _others(row, owner)
+        values["others"] = None if others is None else _to_json(others)
+        connection.execute(levels.update().where(here).values(values))
 
 
 def close_levels(connection: Connection, owner: str, before: datetime) -> None:

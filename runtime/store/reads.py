@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from .opening import open_for_reading
+from .opening import read_store
 from .rows import CallRow, RunRow
 from .schema import calls, runs
 from .sql import call_row, run_row
@@ -41,9 +41,4 @@ def calls_in(url: str, *, since: datetime | None = None, run_id: str | None = No
 
     Raises StoreError where there is no store.
     """
-    engine = open_for_reading(url)
-    try:
-        with engine.connect().execution_options(interlock_read=True) as connection:
-            return read_calls(connection, since, run_id, limit)
-    finally:
-        engine.dispose()
+    return read_store(url, lambda connection: read_calls(connection, since, run_id, limit))

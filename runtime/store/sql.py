@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from interlock.catalog.usage import Usage
@@ -14,7 +14,9 @@ from .rows import CallRow, RunRow
 from .schema import runs
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Row, Table
     from sqlalchemy.sql import Executable
 
 _OWN = tuple(item.name for item in fields(CallRow) if item.name != "record")
@@ -23,7 +25,7 @@ _COUNTS = tuple(item.name for item in fields(Usage) if item.name != "estimated")
 _RUN = tuple(item.name for item in fields(RunRow))
 
 
-def insert_call(row: CallRow) -> dict[str, Any]:
+def call_values(row: CallRow) -> dict[str, Any]:
     record = row.record
     values: dict[str, Any] = {name: getattr(row, name) for name in _OWN}
     for name in _RECORD:
@@ -42,17 +44,33 @@ def call_row(found: Row[Any]) -> CallRow:
     return CallRow(record=record, **{name: values[name] for name in _OWN})
 
 
-def upsert_run() -> tuple[Executable, Callable[[RunRow], Mapping[str, Any]]]:
-    from sqlalchemy.dialects.sqlite import insert
+def insert_for(dialect: str) -> Any:
+    """The `insert` that knows ON CONFLICT: each database has one of its own, and they are used alike."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
 
-    statement = insert(runs)
-    later = ("status", "ended_at", "error_code", "error")
-    return (
-        statement.on_conflict_do_update(
-            index_elements=["run_id"], set_={name: statement.excluded[name] for name in (*later, "started_at")}
-        ),
-        lambda row: {name: getattr(row, name) for name in _RUN},
-    )
+        return postgresql.insert
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert
+
+
+def upsert(dialect: str, table: Table, changes: Callable[[Any], Mapping[str, Any]]) -> Executable:
+    """Insert a row, or change the one that has its key: `changes` are made from the row that was to be inserted."""
+    statement = insert_for(dialect)(table)
+    keys = [column.name for column in table.primary_key]
+    made: Executable = statement.on_conflict_do_update(index_elements=keys, set_=changes(statement.excluded))
+    return made
+
+
+@cache
+def upsert_run(dialect: str) -> Executable:
+    names = ("status", "ended_at", "error_code", "error", "started_at")
+    return upsert(dialect, runs, lambda new: {name: new[name] for name in names})
+
+
+def run_values(row: RunRow) -> dict[str, Any]:
+    return {**{name: getattr(row, name) for name in _RUN}, "created_at": row.started_at}
 
 
 def run_row(found: Row[Any]) -> RunRow:

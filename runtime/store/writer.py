@@ -4,20 +4,28 @@ A commit of its own costs a row some 800 µs of CPU, a share in a group of fifty
 one group is being committed the next one gathers. Rows are queued by a plain call, so a caller that is being cancelled
 leaves its row all the same; who must know that it is on disk awaits the future. Reads run in the same thread between
 two groups, so SQLite sees one connection and nobody meets a lock of this process.
+
+Where the database is away (a server that restarts, a file locked by another program for long) everything waits, nothing
+is lost, and it goes on by itself. See `sure` for a COMMIT whose answer was lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.errors import StoreError
+from interlock.errors import InterlockError, LeaseLostError, StoreError
+
+from .group import Check, Row, Work, none_are_lost, write
+from .link import Link
+from .place import reason
+from .sure import Sure
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
     from sqlalchemy.sql import Executable
 
 T = TypeVar("T")
@@ -26,145 +34,127 @@ T = TypeVar("T")
 LARGEST_GROUP = 2_000
 
 
-class _Work:
-    """One queued piece: a row for `statement`, or (no row) a `read` that runs alone."""
-
-    __slots__ = ("done", "read", "row", "statement")
-
-    def __init__(
-        self,
-        done: asyncio.Future[Any],
-        statement: Executable | None,
-        row: Mapping[str, Any] | None,
-        read: Callable[[Connection], Any] | None,
-    ) -> None:
-        self.done, self.statement, self.row, self.read = done, statement, row, read
-
-
 class Writer:
-    """Runs statements against one engine in one thread. `close` commits what is queued and joins the thread."""
+    """Runs statements against one database in one thread. `close` commits what is queued and joins the thread.
 
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine, self._name = engine, name
-        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+    `check` says which of the claims that rows are written by are no longer good.
+    """
+
+    def __init__(self, link: Link, name: str, check: Check = none_are_lost) -> None:
+        self._link, self._name, self._check = link, name, check
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._closed = False
+        self._sure = Sure(link, name)
         #: Commits made: rows per commit is what a look at the grouping needs.
         self.groups = 0
-        self._thread = threading.Thread(target=self._serve, name="interlock-store", daemon=True)
+        self._thread = threading.Thread(target=link.serve, args=(self._serve,), name="interlock-store", daemon=True)
         self._thread.start()
 
     def write(self, statement: Executable, row: Mapping[str, Any]) -> asyncio.Future[None]:
-        return self._put(statement, row, None)
+        return self.put([(statement, row, None)])
+
+    def put(
+        self, rows: Sequence[Row], *, claim: Hashable = None, makes: bool = False, ends: bool = False
+    ) -> asyncio.Future[None]:
+        """Queue rows that are committed as one. LeaseLostError, and nothing written, where `claim` is not good."""
+        return self._put(Work(self._future(), rows, claim=claim, makes=makes, ends=ends))
 
     async def read(self, read: Callable[[Connection], T]) -> T:
-        answer: T = await self._put(None, None, read)
+        answer: T = await self._put(Work(self._future(), alone=read, reads=True))
         return answer
 
     def run(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """Queue `work`, in a transaction of its own."""
-        return self._put(None, None, work)
+        """Queue `work`, in a transaction of its own. It may be called again where that one was not committed."""
+        return self._put(Work(self._future(), alone=work))
 
-    def _put(
-        self,
-        statement: Executable | None,
-        row: Mapping[str, Any] | None,
-        read: Callable[[Connection], Any] | None,
-    ) -> asyncio.Future[Any]:
+    def _future(self) -> asyncio.Future[Any]:
         if self._closed:
             raise StoreError(f"the store {self._name} is closed")
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # A row whose writer was cancelled is awaited by nobody; its failure is told by the job's own end.
         done.add_done_callback(_look_at)
-        self._queue.put(_Work(done, statement, row, read))
         return done
+
+    def _put(self, work: Work) -> asyncio.Future[Any]:
+        self._queue.put(work)
+        return work.done
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            self._sure.hurry()
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     # What follows runs in the thread.
 
     def _serve(self) -> None:
-        with self._engine.connect() as connection:
-            going = True
-            while going:
-                group, alone, going = self._gather()
-                if group:
-                    self._commit(connection, group)
-                if alone is not None:
-                    self._answer(connection, alone)
-        self._engine.dispose()
+        going = True
+        while going:
+            group, alone, going = self._gather()
+            if group:
+                self._commit(group)
+            if alone is not None:
+                self._answer(alone)
+        self._sure.close()
 
-    def _gather(self) -> tuple[list[_Work], _Work | None, bool]:
-        """Everything queued up to the first read: (rows, the read, whether to go on)."""
-        group: list[_Work] = []
+    def _gather(self) -> tuple[list[Work], Work | None, bool]:
+        """Everything queued up to the first that runs alone: (rows, that one, whether to go on)."""
+        group: list[Work] = []
         while True:
             work = self._queue.get()
             if work is None:
                 return group, None, False
-            if work.read is not None:
+            if work.alone is not None:
                 return group, work, True
             group.append(work)
             if len(group) >= LARGEST_GROUP or self._queue.empty():
                 return group, None, True
 
-    def _commit(self, connection: Connection, group: Sequence[_Work]) -> None:
+    def _commit(self, group: Sequence[Work]) -> None:
         try:
-            with connection.begin():
-                for statement, rows in _in_order(group):
-                    connection.execute(statement, rows)
+            refused = self._sure.transact(lambda connection: write(connection, group, self._check))
         except Exception as error:
-            self._one_by_one(connection, group, error)
+            self._one_by_one(group, error)
             return
         self.groups += 1
-        _deliver([(work.done, None, None) for work in group])
+        ids = {id(work) for work in refused}
+        _deliver([(work.done, None, lost(work.claim) if id(work) in ids else None) for work in group])
 
-    def _one_by_one(self, connection: Connection, group: Sequence[_Work], error: Exception) -> None:
+    def _one_by_one(self, group: Sequence[Work], error: Exception) -> None:
         """A group failed as a whole: one bad row must not lose the others."""
-        ends: list[_End] = []
+        if len(group) == 1 or self._sure.gave_up:
+            _deliver([(work.done, None, self._failed(error)) for work in group])
+            return
         for work in group:
-            try:
-                if len(group) == 1:
-                    raise error
-                with connection.begin():
-                    for statement, rows in _in_order((work,)):
-                        connection.execute(statement, rows)
-            except Exception as reason:
-                ends.append((work.done, None, self._failed(reason)))
-            else:
-                ends.append((work.done, None, None))
-        _deliver(ends)
+            self._commit([work])
 
-    def _answer(self, connection: Connection, work: _Work) -> None:
+    def _answer(self, work: Work) -> None:
+        assert work.alone is not None
         try:
-            assert work.read is not None
-            with connection.begin():
-                answer = work.read(connection)
+            answer = self._sure.transact(work.alone, reads=work.reads)
         except Exception as error:
             _deliver([(work.done, None, self._failed(error))])
         else:
             _deliver([(work.done, answer, None)])
 
-    def _failed(self, error: Exception) -> StoreError:
-        reason = getattr(error, "orig", None) or error
-        return StoreError(f"the store {self._name} could not be written or read: {type(reason).__name__}: {reason}")
+    def _failed(self, error: Exception) -> InterlockError:
+        if isinstance(error, InterlockError):
+            return error
+        inner = getattr(error, "orig", None) or error
+        return StoreError(
+            f"the store {self._name} could not be written or read: {type(inner).__name__}: {reason(error)}"
+        )
 
 
 _End = tuple["asyncio.Future[Any]", Any, Exception | None]
 
 
-def _in_order(group: Sequence[_Work]) -> list[tuple[Executable, list[Mapping[str, Any]]]]:
-    """Neighbours of one statement together: an executemany each, and the order of rows kept."""
-    runs: list[tuple[Executable, list[Mapping[str, Any]]]] = []
-    for work in group:
-        assert work.statement is not None
-        assert work.row is not None
-        if not runs or runs[-1][0] is not work.statement:
-            runs.append((work.statement, []))
-        runs[-1][1].append(work.row)
-    return runs
+def lost(claim: Any) -> LeaseLostError:
+    return LeaseLostError(
+        f"run {claim.run_id!r} is not in the hands of {claim.owner} any more (fence {claim.fence}): another process"
+        " has taken it over, or it has ended; what this one did since is not kept"
+    )
 
 
 def _deliver(ends: Sequence[_End]) -> None:

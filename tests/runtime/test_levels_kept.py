@@ -19,7 +19,8 @@ from interlock.catalog.entry import Accounting, Limits
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider
 from interlock.runtime.levels import LevelKeeper
 from interlock.runtime.store.levels import FORGOTTEN_AFTER
-from interlock.runtime.store.opening import SqlBook, open_book
+from interlock.runtime.store.opening import open_book
+from interlock.runtime.store.sql_book import SqlBook
 
 START = datetime(2026, 11, 30, 10, tzinfo=UTC)
 

@@ -1,0 +1,120 @@
+"""Lease: this process's life in the store, kept by a thread with a connection of its own, whatever the loop does.
+
+While the store cannot be reached nothing is given up: whether the owner still lives is the store's to say. Once it says
+no (it was frozen for longer than its TTL, say), `on_lost` is called, once, from the thread; what the process still
+writes into the journal is refused by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from interlock.errors import LeaseLostError
+
+from .link import Link
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+T = TypeVar("T")
+
+log = logging.getLogger("interlock.runtime")
+
+#: Beats in one TTL: three may be lost.
+BEATS = 4
+
+
+class Lease:
+    """`start` registers and begins to beat; `stop` leaves. Both block, and are called in a thread."""
+
+    def __init__(self, link: Link, name: str, *, owner: str, ttl_s: float) -> None:
+        self._link, self._name, self._ttl_s = link, name, ttl_s
+        self.owner, self.fence = owner, 0
+        #: Why it is over, where it was given up.
+        self.lost: LeaseLostError | None = None
+        self._listeners: list[Callable[[LeaseLostError], None]] = []
+        self._lock = threading.Lock()
+        self._ending, self._entered = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="interlock-lease", daemon=True)
+
+    def start(self) -> None:
+        """Raises whatever the database says to it."""
+        self._thread.start()
+        self._entered.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def on_lost(self, listener: Callable[[LeaseLostError], None]) -> None:
+        """Call `listener`, once, from the thread that finds out; at once where that has been."""
+        with self._lock:
+            self._listeners.append(listener)
+            lost = self.lost
+        if lost is not None:
+            listener(lost)
+
+    def stop(self) -> None:
+        """Give everything up in good order. A store that is away is left to see the TTL pass."""
+        self._ending.set()
+        self._thread.join()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            self._link.serve(self._keep)
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._entered.set()
+
+    def _keep(self) -> None:
+        from . import owners
+
+        who = owners.Incarnation.here()
+        connection: Connection | None = self._link.connect()
+        try:
+            assert connection is not None
+            with connection.begin():
+                self.fence = owners.enter(connection, self.owner, who, self._ttl_s)
+            self._entered.set()
+            while not self._ending.wait(self._ttl_s / BEATS):
+                connection, living = self._try(connection, owners.beat)
+                if living is False:
+                    self._is_lost()
+                    return
+            self._try(connection, owners.leave)
+        finally:
+            if connection is not None:
+                connection.close()
+            self._link.dispose()
+
+    def _try(
+        self, connection: Connection | None, say: Callable[[Connection, str], T]
+    ) -> tuple[Connection | None, T | None]:
+        """Say it, once; the connection to go on with and the answer, None where there was none."""
+        try:
+            connection = connection or self._link.connect()
+            with connection.begin():
+                answer = say(connection, self.owner)
+        except Exception as error:
+            log.debug("the lease in %s was not heard (%s)", self._name, type(error).__name__)
+            if connection is not None:
+                self._link.drop(connection)
+            return None, None
+        return connection, answer
+
+    def _is_lost(self) -> None:
+        error = LeaseLostError(
+            f"this process was not heard of for {self._ttl_s:g} s, so others may have taken its runs over:"
+            f" what it still does is not kept (lease {self.fence} in {self._name})"
+        )
+        with self._lock:
+            self.lost = error
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(error)

@@ -1,0 +1,109 @@
+"""Where a store is: its URL taken apart, the name it has in messages (never a password), what to do where it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from interlock.errors import StoreError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+Kind = Literal["sqlite", "postgresql"]
+
+_WRITE = "write it as sqlite:///interlock.db or postgresql://user@host/database"
+_DRIVERS: dict[str, tuple[Kind, str]] = {
+    "sqlite": ("sqlite", "sqlite"),
+    "postgresql": ("postgresql", "postgresql+asyncpg"),
+    "postgres": ("postgresql", "postgresql+asyncpg"),
+}
+#: What the server says, by its code, and what to do then.
+_ADVICE = {
+    "28P01": "Check the user and the password",
+    "28000": "Check the user, and what the server lets in (pg_hba.conf)",
+    "3D000": "Create the database first; the store makes its tables in it",
+    "42501": "The user may not make tables there: let its owner run `interlock store upgrade` once",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A store's place. `name` is its URL without a password and, on Postgres, without options."""
+
+    url: URL = field(repr=False)
+    kind: Kind
+    name: str
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """Raises StoreError for what is no URL, or of a database this version cannot store in."""
+        from sqlalchemy.engine import make_url
+
+        try:
+            url = make_url(text)
+        except Exception:
+            raise StoreError(f"the store's URL cannot be read; {_WRITE}") from None
+        kind, driver = _DRIVERS.get(url.get_backend_name() or url.drivername, (None, ""))
+        if kind is None:
+            name = url.set(query={}).render_as_string(hide_password=True)
+            raise StoreError(f"the store {name} is of a kind this version cannot use: {_WRITE}")
+        # Options of a server may hold a password, too; those of a file are part of its name.
+        shown = url if kind == "sqlite" else url.set(query={})
+        if kind == "postgresql":
+            url = _with_asyncpg_names(url)
+        return cls(url=url.set(drivername=driver), kind=kind, name=shown.render_as_string(hide_password=True))
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a store that is one."""
+        database = self.url.database
+        return Path(database) if self.kind == "sqlite" and database and database != ":memory:" else None
+
+    @property
+    def in_memory(self) -> bool:
+        return self.kind == "sqlite" and self.path is None
+
+    def refused(self, error: BaseException) -> StoreError:
+        """Why it cannot be opened, as one sentence."""
+        return StoreError(f"the store {self.name} cannot be opened: {reason(error)}. {self._advice(error)}")
+
+    def _advice(self, error: BaseException) -> str:
+        if self.kind == "postgresql":
+            return _ADVICE.get(sqlstate(error), "Check that the server runs and can be reached from here")
+        parent = None if self.path is None else self.path.absolute().parent
+        if parent is not None and not parent.is_dir():
+            return f"The folder {parent} does not exist: make it, or choose another path"
+        return "Choose a path that can be written to, or set store=None to keep no records"
+
+
+def reason(error: BaseException) -> str:
+    """What the driver said, without SQLAlchemy's frame (the statement and its parameters hold answers)."""
+    inner: BaseException = getattr(error, "orig", None) or error
+    inner = inner.__cause__ if sqlstate(error) and inner.__cause__ is not None else inner
+    said = " ".join(str(inner).split()).rstrip(".")
+    return said or type(inner).__name__
+
+
+def sqlstate(error: BaseException) -> str:
+    """Postgres's code of an error, through whatever it is wrapped in; "" where there is none."""
+    seen: BaseException | None = error
+    for _ in range(4):
+        if seen is None:
+            break
+        state = getattr(seen, "sqlstate", None)
+        if isinstance(state, str) and state:
+            return state
+        seen = getattr(seen, "orig", None) or seen.__cause__
+    return ""
+
+
+def _with_asyncpg_names(url: URL) -> URL:
+    """libpq's `sslmode` is `ssl` to asyncpg; the URLs that providers of databases hand out have the former."""
+    query: dict[str, Any] = dict(url.query)
+    mode = query.pop("sslmode", None)
+    query.pop("channel_binding", None)
+    if mode is not None:
+        query.setdefault("ssl", mode)
+    return url.set(query=query)

@@ -1,0 +1,93 @@
+"""SqlBook: rows in a database, through the one writer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from interlock.errors import LeaseLostError
+
+from .group import Row
+from .journal import SqlJournal
+from .journal_sql import lost_claims
+from .rows import CallRow, RunRow
+from .schema import calls
+from .sql import call_values, run_values, upsert_run
+from .writer import Writer
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from interlock.admission.memory import PoolMemory
+
+    from .lease import Lease
+    from .levels import Kept
+    from .link import Link
+    from .place import Place
+
+OnLost = Callable[[LeaseLostError], None]
+
+
+class SqlBook:
+    """What `open_book` gives. `owner` is this process's name in the store; `journal` is written by it."""
+
+    def __init__(self, link: Link, place: Place, owner: str, lease: Lease | None = None) -> None:
+        self.owner, self._lease = owner, lease
+        self._insert_call = calls.insert()
+        self._upsert_run = upsert_run(place.kind)
+        self._writer = Writer(link, place.name, lost_claims)
+        self.journal = SqlJournal(self._writer, place.kind, self._call_row, owner)
+
+    def on_lost(self, listener: OnLost) -> None:
+        """Call `listener`, once and from another thread, when this process has been given up."""
+        if self._lease is not None:
+            self._lease.on_lost(listener)
+
+    def _call_row(self, row: CallRow) -> Row:
+        return self._insert_call, call_values(row), None
+
+    def write_call(self, row: CallRow) -> Awaitable[None]:
+        return self._writer.put([self._call_row(row)])
+
+    def write_run(self, row: RunRow) -> Awaitable[None]:
+        return self._writer.put([(self._upsert_run, run_values(row), ("run", row.run_id))])
+
+    async def read_calls(
+        self, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000
+    ) -> Sequence[CallRow]:
+        from .reads import read_calls
+
+        return await self._writer.read(lambda connection: read_calls(connection, since, run_id, limit))
+
+    async def read_runs(self, *, run_id: str | None = None, limit: int = 1000) -> Sequence[RunRow]:
+        from .reads import read_runs
+
+        return await self._writer.read(lambda connection: read_runs(connection, run_id, limit))
+
+    def write_levels(self, owner: str, memories: Mapping[str, PoolMemory], at: datetime, closed: bool) -> None:
+        from .levels import close_levels, save_levels
+
+        def write(connection: Connection) -> None:
+            save_levels(connection, owner, memories, at, closed)
+            if closed:
+                close_levels(connection, owner, at)
+
+        self._writer.run(write)
+
+    async def read_levels(self) -> Mapping[str, Sequence[Kept]]:
+        from .levels import read_levels
+
+        return await self._writer.read(read_levels)
+
+    @property
+    def groups(self) -> int:
+        """Commits made so far."""
+        return self._writer.groups
+
+    async def close(self) -> None:
+        """Commit what is queued, then leave: until that is done nobody may take this process's runs over."""
+        await self._writer.close()
+        if self._lease is not None:
+            await asyncio.to_thread(self._lease.stop)

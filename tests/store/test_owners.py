@@ -1,0 +1,162 @@
+"""Who is alive: leases that lapse, owners whose process is gone, clocks that step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from interlock.errors import LeaseLostError, RunHeldError
+from interlock.runtime.journal.protocol import Intent, RunHead, RunStatus
+from interlock.runtime.store import owners
+from interlock.runtime.store.opening import open_book, read_store, upgrade_store
+from interlock.runtime.store.owners import Incarnation
+from interlock.runtime.store.schema import owners as table
+
+NOBODY = Incarnation(host="elsewhere", place="", pid=1, born="")
+HEAD = RunHead(run_id="r", pipeline="p", started_at=datetime(2026, 11, 1, tzinfo=UTC))
+
+
+def ask(url: str, question: Callable[[Connection], Any]) -> Any:
+    return read_store(url, question, writes=True)
+
+
+def grows_old(url: str, owner: str, seconds: float = 100) -> None:
+    ask(url, lambda c: c.execute(table.update().where(table.c.owner == owner).values(seen=table.c.seen - seconds)))
+
+
+def test_an_owner_lives_until_its_ttl_and_then_never_again(store_url: str) -> None:
+    upgrade_store(store_url)
+    assert ask(store_url, lambda c: owners.enter(c, "a", NOBODY)) == 1
+    assert ask(store_url, lambda c: owners.enter(c, "b", NOBODY)) == 2
+    assert ask(store_url, lambda c: owners.alive(c, {"a", "b", "c"})) == {"a", "b"}
+    assert ask(store_url, lambda c: owners.beat(c, "a"))
+    assert not ask(store_url, lambda c: owners.give_up(c, "a"))
+    grows_old(store_url, "a", 10)
+    assert ask(store_url, lambda c: owners.alive(c, {"a"})) == {"a"}
+    grows_old(store_url, "a", 10)
+    assert ask(store_url, lambda c: owners.alive(c, {"a", "b"})) == {"b"}
+    assert not ask(store_url, lambda c: owners.beat(c, "a")), "too late to go on as if nothing had been"
+    assert ask(store_url, lambda c: owners.give_up(c, "a"))
+    assert ask(store_url, lambda c: owners.give_up(c, "unheard of"))
+    ask(store_url, lambda c: owners.leave(c, "b"))
+    assert ask(store_url, lambda c: owners.alive(c, {"a", "b"})) == set()
+
+
+def test_fences_only_grow_although_old_rows_are_dropped(store_url: str) -> None:
+    upgrade_store(store_url)
+    fences = []
+    for name in "abcd":
+        fences.append(ask(store_url, lambda c, name=name: owners.enter(c, name, NOBODY)))
+        grows_old(store_url, name, 2 * owners.FORGOTTEN_AFTER_S)
+    assert fences == [1, 2, 3, 4]
+    assert ask(store_url, lambda c: c.execute(table.select()).all())[0].fence >= 3, "the others are forgotten"
+
+
+def test_b61_no_step_of_the_wall_clock_makes_anybody_live_or_die(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade_store(store_url)
+    ask(store_url, lambda c: owners.enter(c, "a", NOBODY))
+    real = time.time
+    for step_s in (-600, 600, 3_600 * 24):
+        monkeypatch.setattr(time, "time", lambda step_s=step_s: real() + step_s)
+        assert ask(store_url, lambda c: owners.alive(c, {"a"})) == {"a"}
+
+
+def test_b61_whoever_was_seen_before_the_host_was_started_anew_is_dead(tmp_path: Any) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    upgrade_store(url)
+    for name in ("a", "b"):
+        ask(url, lambda c, name=name: owners.enter(c, name, NOBODY))
+    ask(url, lambda c: c.execute(table.update().where(table.c.owner == "a").values(epoch="an earlier boot")))
+    grows_old(url, "b", -5_000)  # where boots cannot be told apart, its time was later than it is now
+    assert ask(url, lambda c: owners.alive(c, {"a", "b"})) == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there can one see when a process was started")
+def test_a_process_that_is_gone_is_told_from_one_that_has_its_number() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here = Incarnation.here()
+    there = replace(here, pid=process.pid, born=owners._born(process.pid))
+    assert not here.gone
+    assert not there.gone
+    assert replace(there, born="1").gone, "another process had this number before"
+    assert not replace(there, place="another container", born="1").gone, "its number means nothing here"
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert there.gone, "a zombie"
+    process.communicate()
+    assert there.gone
+
+
+CRASHER = """
+import asyncio, os, sys
+from datetime import UTC, datetime
+from interlock.runtime.journal.protocol import RunHead
+from interlock.runtime.store.opening import open_book
+async def main():
+    book = open_book(sys.argv[1])
+    await book.journal.create(RunHead(run_id="r", pipeline="p", started_at=datetime.now(UTC)), owner=book.owner)[1]
+    print("made", flush=True)
+    sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the TTL has to pass")
+async def test_b34_a_killed_process_gives_its_runs_back_at_once(store_url: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CRASHER, store_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    await asyncio.to_thread(process.stdout.readline)
+    book = open_book(store_url)
+    with pytest.raises(RunHeldError):
+        await book.journal.begin(HEAD, owner=book.owner, reopen=[RunStatus.RUNNING])
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    taken = await book.journal.begin(HEAD, owner=book.owner, reopen=[RunStatus.RUNNING])
+    assert taken.claim is not None
+    assert taken.claim.fence == 2
+    await book.close()
+
+
+async def test_b34_a_process_that_was_frozen_too_long_is_told_once_and_writes_no_more(store_url: str) -> None:
+    """Stopped and continued: its thread finds the store believing it dead."""
+    book = open_book(store_url, ttl_s=2)
+    told: list[LeaseLostError] = []
+    heard = threading.Event()
+    book.on_lost(lambda error: (told.append(error), heard.set()))
+    claim, made = book.journal.create(HEAD, owner=book.owner)
+    await made
+    grows_old(store_url, book.owner)
+    assert await asyncio.to_thread(heard.wait, 30)
+    with pytest.raises(LeaseLostError):
+        await book.journal.intend(claim, Intent(step_id="0", fingerprint="", job="j", attempt=1, at=HEAD.started_at))
+    book.on_lost(told.append)
+    assert len(told) == 2, "whoever listens late hears of it at once"
+    assert told[0] is told[1]
+    await book.close()
+
+
+async def test_a_lease_lives_as_long_as_its_book_and_is_given_back_with_it(store_url: str) -> None:
+    book = open_book(store_url, ttl_s=2)
+    seen = table.select().where(table.c.owner == book.owner)
+    first = ask(store_url, lambda c: c.execute(seen).one())
+    while (now := ask(store_url, lambda c: c.execute(seen).one())).seen == first.seen:
+        await asyncio.to_thread(time.sleep, 0.01)
+    assert not now.lost
+    await book.close()
+    assert ask(store_url, lambda c: c.execute(seen).one()).lost
