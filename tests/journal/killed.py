@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def catalog(url: str) -> Catalog:
         wire_model_id="small",
         context_window=10_000,
         max_output_tokens=100,
-        limits=Limits(rpm=100_000, tpm=100_000_000),
+        limits=Limits(max_concurrent=50),  # nothing metered: what a killed process may have used would be waited for
         prices=Prices(input=Decimal(1), output=Decimal(10), per=1_000_000),
     )
     return Catalog.of([entry], providers={"anthropic-direct": ProviderSettings(base_url=url)})
@@ -161,6 +162,8 @@ def forked(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
             with os.fdopen(writer, "w") as pipe:
                 json.dump(asyncio.run(work()), pipe)
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     os.close(writer)
