@@ -175,11 +175,16 @@ class EmbedRun:
 
     async def _again(self, runtime: Runtime, collection: Collection, how: dict[str, Any]) -> None:
         info = await collection.info()
-        if info is not None:
-            self.total += info.count
-        elif self._lines is not None:
+        if info is None and self._lines is not None:
             return  # nothing is stored yet, so all of it will be that model's
-        before = self.totals = await embed_again(runtime, collection, **how)
+        lines = self.total
+        self.total += 0 if info is None else info.count
+        try:
+            before = self.totals = await embed_again(runtime, collection, **how)
+        except InterlockError:
+            self.total = lines + self.succeeded + self.failed + await collection.switch()
+            raise
+        self.total = lines + before.stored + before.left
         how["progress"] = lambda totals: self._progress(_sum(before, totals))
 
     def _progress(self, totals: EmbedTotals) -> None:

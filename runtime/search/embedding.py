@@ -41,7 +41,8 @@ class EmbedTotals:
     """What became of the documents so far.
 
     `stored` got a vector, `unchanged` had one for the same text, `refused` cannot have one. `tokens` and `cost` (by
-    currency) are those of the calls; `unpriced` says that a call's cost is not known.
+    currency) are those of the calls; `unpriced` says that a call's cost is not known. `left` is how many of a
+    collection are still to be embedded again, where that was stopped.
     """
 
     stored: int = 0
@@ -50,6 +51,7 @@ class EmbedTotals:
     tokens: int = 0
     cost: dict[str, Decimal] = field(default_factory=dict)
     unpriced: bool = False
+    left: int = 0
 
     def _add(self, batch: EmbeddedBatch[_Held]) -> None:
         self.stored += len(batch)
@@ -126,10 +128,10 @@ async def embed_again(
                 f"{first.document.id!r}: {first.reason}. The old vectors stay; delete those documents or choose "
                 "another model, and go on with the same command"
             )
-        if stopping():
-            return totals
-        await collection.index(anew=True)
-        if await collection.switch() == 0:
+        if not stopping():
+            await collection.index(anew=True)
+        totals.left = await collection.switch()
+        if not totals.left or stopping():
             return totals
 
 

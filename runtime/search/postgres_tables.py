@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 #: pgvector's HNSW takes a `vector` of so many numbers; wider ones are indexed in half precision and scored in full.
 WIDEST_INDEXED = 2_000
-#: A vector of so many numbers leaves room in its row for everything else.
-WIDEST_IN_ROW = 1_300
 #: The one lock that who makes or drops tables takes alone and everybody else takes shared: "interloc" in ASCII.
 LOCK = 0x696E7465726C6F63
 _REGISTRY = """
@@ -108,9 +106,6 @@ async def create(connection: Any, name: str, model: VectorModel, width: int, *, 
         f'CREATE TABLE {made.documents} (id TEXT COLLATE "C" PRIMARY KEY, digest BYTEA NOT NULL, text TEXT NOT NULL,'
         f" fields JSON NOT NULL, embedding vector({width}) NOT NULL)"
     )
-    # A vector does not compress, and in the row itself it is read in one step. A row must fit into a page of 8 KB.
-    storage = "PLAIN" if width <= WIDEST_IN_ROW else "EXTERNAL"
-    await connection.execute(f"ALTER TABLE {made.documents} ALTER COLUMN embedding SET STORAGE {storage}")
     return made
 
 

@@ -26,7 +26,7 @@ models:
   - {id: words, identity: bag, kind: embeddings, provider: wordllama, wire_model_id: l2, dimensions: 256,
      max_batch_items: 10, prices: {input: 1.00, as_of: 2026-11-30, source: made up}}
   - {id: others, identity: other, kind: embeddings, provider: wordllama, wire_model_id: l2, dimensions: 256,
-     context_window: 12, prices: {input: 0}}
+     context_window: 12, max_batch_items: 10, prices: {input: 0}}
 pins: {embeddings: words}
 """
 TEXTS = ("Parse command line arguments.", "Compress a file with gzip.", "Send an electronic mail.")
@@ -230,6 +230,37 @@ def test_ctrl_c_loses_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -
     rest = folder.embed()
     assert f"{3_000 - stored:,} of 3,000 documents embedded" in rest.stderr
     assert f"{stored:,} were stored before" in rest.stderr
+
+
+def test_ctrl_c_while_all_is_embedded_again_goes_on_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.many(3_000)
+    folder.embed()
+    progress, told = EmbedRun._progress, []
+
+    def interrupted(self: EmbedRun, totals: Any) -> None:
+        progress(self, totals)
+        if not told:
+            os.kill(os.getpid(), signal.SIGINT)
+        told.append(totals.stored)
+
+    again = ("embed", "--store", "sqlite:///docs.db", "--re-embed", "--model", "others", "--catalog", "catalog.yaml")
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbedRun, "_progress", interrupted)
+        stopped = folder.call(*again)
+    stored = told[-1]
+    assert stopped.exit_code == 130
+    assert f"{3_000 - stored:,} are left. Go on with: interlock embed --store sqlite:///docs.db" in stopped.stderr
+    assert "holds 3,000 documents with vectors of words" in stopped.stderr
+    assert folder.search("Number 7.", "-k", "1")[0]["id"] == "7"
+    capped = folder.call(*again[:-4], "--model", "words", "--catalog", "catalog.yaml", "--max-cost", "0.0004")
+    assert capped.exit_code == 1  # a third model: what was begun is dropped
+    left = re.search(r"(\d+|\d,\d+) of 3,000 documents.*\n.*\n.*\n([\d,]+) are left", capped.stderr)
+    assert left is not None
+    assert sum(int(number.replace(",", "")) for number in left.groups()) == 3_000
+    done = folder.call(*again)
+    assert done.exit_code == 0
+    assert "left" not in done.stderr
+    assert "holds 3,000 documents with vectors of others" in done.stderr
 
 
 KILLED = """

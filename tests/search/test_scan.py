@@ -52,6 +52,13 @@ def test_steps_and_memory_find_what_brute_force_finds(sizes: list[int], seed: in
     assert not gone & set(held.nearest(question, 20))
 
 
+def test_an_older_numpy_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, vectors = some(300, width=100)
+    new = scan.dots(vectors, vectors[0])
+    monkeypatch.setattr(scan, "_VECDOT", False)
+    assert scan.dots(vectors, vectors[0]) == pytest.approx(new, abs=1e-6)
+
+
 def test_columns_that_are_zero_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "BLOCK_ROWS", 600)
     narrow = np.zeros((1_500, 1_024), dtype=np.float32)
