@@ -161,8 +161,6 @@ class ModelEntry(Strict):
     max_batch_tokens: Count | None = None  # embeddings: tokens a request
     #: Embeddings: what is put before each text, for a model that is told so and not by a parameter what it is for.
     prefixes: dict[Literal["document", "query"], str] = Field(default_factory=dict)
-    #: Embeddings: what is put before each text, for a model that is told so and not by a parameter what it is for.
-    prefixes: dict[Literal["document", "query"], str] = Field(default_factory=dict)
     limits: Limits = Limits()
     accounting: Accounting = Accounting()
     prices: Prices | None = None
