@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "clients": (),
     "embeddings": (),
     "runtime": (),
+    "decisions": (),
     "demo": (),
     "plan": (),
     "search": (),

@@ -77,6 +77,7 @@ class Known:
     stop_reason: str | None = None
     reported: Mapping[Dimension, ReportedLimit] | None = None
     text: str | None = None
+    decision: Mapping[str, Any] | None = None
 
 
 class CallAttempt:
@@ -160,6 +161,7 @@ class CallAttempt:
         stop_reason: str | None = None,
         reported: Mapping[Dimension, ReportedLimit] | None = None,
         text: str | None = None,
+        decision: Mapping[str, Any] | None = None,
     ) -> None:
         """Note what has become known. None leaves what was known before."""
         known = self.known
@@ -169,6 +171,7 @@ class CallAttempt:
         known.stop_reason = stop_reason or known.stop_reason
         known.reported = reported or known.reported
         known.text = text if text is not None else known.text
+        known.decision = decision or known.decision
 
     def succeed(
         self,
@@ -274,6 +277,7 @@ class CallAttempt:
             undeclared=self._permit.undeclared,
             request_hash=self._request_hash,
             text=None if known.text is None or not environment.keep_text else environment.redactor.redact(known.text),
+            decision=known.decision,
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Protocol
+from typing import Any, Protocol
 
 from interlock.admission.permit import CallPermit
 from interlock.catalog.spec import ModelBinding
@@ -38,6 +38,7 @@ class CallRecord:
     undeclared: bool
     request_hash: str
     text: str | None = None  # only where the deployment says so
+    decision: Mapping[str, Any] | None = None  # answers that a temperature is applied to, before it and after
 
 
 class CallSeat(Protocol):

@@ -20,7 +20,7 @@ from .batch import CONCURRENCY, DecisionBatch, requests_of
 from .calibration import temperature_of
 from .gathering import gathered
 from .questions import Question
-from .recorded import plain
+from .recorded import plain, recorded
 from .request import DecisionRequest
 from .response import Answer, DecisionResponse
 from .splitting import DecisionPart
@@ -108,6 +108,7 @@ class BoundDecisionClient:
                 nonlocal read_characters
                 read_characters = answer.read_characters
                 answers = client.decode(answer.body, request)
+                attempt.learn(decision=recorded(answers, temperatures) if temperatures else None)
                 if client.environment.keep_text:
                     told = {name: plain(each) for name, each in answers.items()}
                     attempt.learn(text=json.dumps(told, ensure_ascii=False))

@@ -93,12 +93,13 @@ def _given(question: Mapping[str, Any], given: Any) -> Any:
     kind, keys = question["type"], keys_of(question)
     if kind == "noul":
         return float(given)
+    said: Any = given
     if isinstance(given, (str, int)) and str(given) in keys:
         rest = 0.1 / max(1, len(keys) - 1)
-        given = {key: 0.9 if key == str(given) else rest for key in keys}
-    if isinstance(given, Sequence):
-        given = dict(zip(keys, given, strict=False))
-    numbers = {key: float(given.get(key, 0.0)) for key in keys}
+        said = {key: 0.9 if key == str(given) else rest for key in keys}
+    elif isinstance(given, Sequence):
+        said = dict(zip(keys, given, strict=False))
+    numbers = {key: float(said.get(key, 0.0)) for key in keys}
     return numbers if kind == "choice" else list(numbers.values())
 
 

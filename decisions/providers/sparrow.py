@@ -34,6 +34,9 @@ if find_spec("sparrow_decider") is None:  # said here, once, so that the registr
 # Work of about a millisecond stays on the event loop; more of it goes to a thread.
 _CHARACTERS_INLINE = 2_000
 _OPTIONS_INLINE = 32
+# Texts whose tokens are remembered: so many, none longer than this.
+_TEXTS = 2_048
+_LONG = 4_000
 _DEFAULT = "sparrow-decider"
 
 
@@ -47,7 +50,7 @@ class SparrowDecisionClient(AbstractDecisionClient):
         await super().check(request)
         model = await self._loaded()
         for name, question in request.questions.items():
-            if any(model.count_again(text) > model.longest for text in _texts(question)):
+            if any(model.count(text) > model.longest for text in _texts(question)):
                 raise ContextWindowExceededError(
                     f"a text of question {name!r} is longer than the {model.longest} tokens {self.entry.id} reads",
                     model=self.entry.id,
@@ -78,7 +81,7 @@ def _decide(model: _Model, request: DecisionRequest, state: str) -> DecisionAnsw
     read, tokens = state, model.count(state)
     if tokens > model.longest:
         read, tokens = beginning(state, model.longest, model.count), model.longest
-    tokens += sum(model.count_again(text) for question in request.questions.values() for text in _texts(question))
+    tokens += sum(model.count(text) for question in request.questions.values() for text in _texts(question))
     return DecisionAnswer(
         body={"answers": model.ask(read, encode_questions(request.questions))},
         usage=Usage(input_tokens=tokens, output_tokens=0),
@@ -102,13 +105,26 @@ class _Model:
         self.name: str = decider.name
         self.longest: int = decider.static.max_len
         self.ask: Callable[[str, dict[str, dict[str, Any]]], dict[str, Any]] = decider.ask
-        #: `count` for the texts of questions, which come back with every state.
-        self.count_again = lru_cache(maxsize=4_096)(self.count)
-        self._encode: Callable[[str, int], list[int]] = decider.static.tok.encode
+        self._tokens = decider.static.tok = _RememberedTokens(decider.static.tok, self.longest + 1)
 
     def count(self, text: str) -> int:
         """Tokens of `text`, counted to one more than the model reads."""
-        return len(self._encode(text, self.longest + 1))
+        return len(self._tokens.encode(text, self.longest + 1))
+
+
+class _RememberedTokens:
+    """The model's tokenizer, which reads a text once where the package reads a state anew for every question, and the
+    questions anew for every state."""
+
+    def __init__(self, tokenizer: Any, most: int) -> None:
+        self._encode: Callable[[str, int], list[int]] = tokenizer.encode
+        self._most = most
+        self._remembered = lru_cache(maxsize=_TEXTS)(lambda text: tuple(self._encode(text, most)))
+
+    def encode(self, text: str, max_len: int) -> list[int]:
+        if len(text) > _LONG or max_len > self._most:
+            return self._encode(text, max_len)
+        return list(self._remembered(text)[:max_len])
 
 
 # The weights are read-only, so every runtime of a process shares them.

@@ -114,6 +114,7 @@ calls = Table(
     Column("undeclared", Boolean, nullable=False),
     Column("request_hash", Text, nullable=False),
     Column("text", SafeText),
+    Column("decision", Json),
     Index("calls_by_time", "started_at"),
     Index("calls_by_run", "run_id", "step_id"),
 )
