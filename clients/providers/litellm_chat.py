@@ -41,6 +41,7 @@ from ..listing import ListedModel, NoModelListError
 from ..response import Piece
 from ..writing import checked_url
 from .litellm_reading import (
+    Overheard,
     answered_status,
     chain_of,
     is_litellm,
@@ -214,7 +215,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
                 await answers.aclose()
 
         return WireStream(
-            events=_Chunks(stream, answers, alive),
+            events=_Chunks(stream, answers, alive, lambda body: self._said_no(None, body, None)),
             aclose=aclose,
             request_id=_request_id(headers),
             reported=self.read_limits(headers, now=self.environment.wall()),
@@ -308,28 +309,44 @@ def _sending() -> Any:
 
 
 class _Chunks:
-    """LiteLLM's chunks as plain values, without what it made up: an end that its provider did not tell, and counts.
-    It tells Anthropic's stop reason before the end has come: that chunk waits."""
+    """LiteLLM's chunks as plain values: without an end and counts that it made up, with what it passed over. It tells
+    Anthropic's stop reason before the end has come: that chunk waits."""
 
-    def __init__(self, stream: Any, answers: Any, alive: Callable[[], None]) -> None:
-        self._stream, self._answers, self._alive = stream, answers, alive
+    def __init__(self, stream: Any, answers: Any, alive: Callable[[], None], read: Callable[[Any], Exception]) -> None:
+        self._stream, self._answers, self._alive, self._read = stream, answers, alive, read
+        self._overheard: Overheard = answers.overheard
         self._held: Any = None
 
     async def __anext__(self) -> Any:
         while True:
+            chunk: Any = None
             try:
                 chunk = await self._stream.__anext__()
             except StopAsyncIteration:
-                await self._answers.read_on()
-                held, self._held = self._held, None
-                if held is None:
+                return await self._rest()
+            except Exception:
+                if self._overheard.error is None:
                     raise
-                return _endless(held) if self._answers.is_cut else held
+            if (failure := self._said_no()) is not None:
+                raise failure  # outside the handler: LiteLLM's own keeps only the text of it
             self._alive()
             event = self._event(chunk)
-            if not self._answers.is_cut or not any(choice.get("finish_reason") for choice in event["choices"]):
+            if not self._overheard.is_cut or not any(choice.get("finish_reason") for choice in event["choices"]):
                 return event
             self._held = event
+
+    async def _rest(self) -> Any:
+        await self._answers.read_on()
+        if (failure := self._said_no()) is not None:
+            raise failure
+        held, self._held = self._held, None
+        if held is None:
+            raise StopAsyncIteration
+        return _endless(held) if self._overheard.is_cut else held
+
+    def _said_no(self) -> Exception | None:
+        body = self._overheard.error
+        return None if body is None else self._read(body)
 
     def _event(self, chunk: Any) -> Any:
         event = chunk.model_dump()
@@ -337,6 +354,9 @@ class _Chunks:
         ended = self._stream.received_finish_reason or getattr(self._stream, "intermittent_finish_reason", None)
         if event.get("usage") and not any(getattr(one, "usage", None) for one in self._stream.chunks):
             event["usage"] = None
+        if event["choices"] and (words := self._overheard.refusal()):
+            first = event["choices"][0]
+            first["delta"] = {**(first.get("delta") or {}), "refusal": words}
         return event if ended is not None else _endless(event)
 
 

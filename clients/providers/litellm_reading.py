@@ -1,4 +1,5 @@
-"""What LiteLLM gives, read: its chunks beyond OpenAI's form, and the provider's own words inside its errors. Pure."""
+"""What LiteLLM gives, read: its chunks beyond OpenAI's form, the provider's own words inside its errors, and what it
+passes over in a stream. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from ..answer import Draft
 from ..response import Piece
+from .sse import EventDecoder
 
 #: Errors are followed this far down.
 _DEPTH = 8
@@ -56,6 +58,51 @@ def chain_of(error: BaseException) -> list[BaseException]:
         found.append(here)
         ahead += [getattr(here, "original_exception", None), here.__cause__, here.__context__]
     return found
+
+
+class Overheard:
+    """What a provider's stream says and LiteLLM does not pass on: that Anthropic's has ended, the words of a refusal,
+    the kind of an error."""
+
+    def __init__(self) -> None:
+        self._events = EventDecoder()
+        self._begun = self._ended = False
+        self._refusal: list[str] = []
+        self.error: dict[str, Any] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a stream of Anthropic's wire has not come to its end."""
+        return self._begun and not self._ended
+
+    def feed(self, chunk: bytes) -> None:
+        for data in self._events.feed(chunk):
+            if '"message_st' in data or '"refusal"' in data or '"error"' in data:
+                self._read(data)
+
+    def refusal(self) -> str:
+        """Its words that have come since this was last asked."""
+        words = "".join(self._refusal)
+        self._refusal.clear()
+        return words
+
+    def _read(self, data: str) -> None:
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(event, dict):
+            return
+        self._begun = self._begun or event.get("type") == "message_start"
+        self._ended = self._ended or event.get("type") == "message_stop"
+        if event.get("error"):
+            self.error = event
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            delta = choice.get("delta") if isinstance(choice, dict) else None
+            words = delta.get("refusal") if isinstance(delta, dict) else None
+            if isinstance(words, str):
+                self._refusal.append(words)
 
 
 def answered_status(chain: Sequence[BaseException]) -> int | None:

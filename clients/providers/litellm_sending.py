@@ -8,7 +8,6 @@ LiteLLM forgets a response that came while its caller was being cancelled. Impor
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,11 +17,8 @@ import httpx
 import httpx2
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
+from .litellm_reading import Overheard
 from .sdk import _Noticed
-
-#: Anthropic's first and last event. In a text that a model writes the quotes would be escaped.
-_BEGIN, _END = (re.compile(rb'"type" ?: ?"message_' + word + rb'"') for word in (b"start", b"stop"))
-_LONGEST = 32
 
 _answers: ContextVar[Answers | None] = ContextVar("answers", default=None)
 
@@ -34,8 +30,7 @@ class Answers:
         self._alive = alive
         self._kept: list[httpx2.Response] = []
         self._watched: _Watched | None = None
-        self._begun = self._ended = False
-        self._tail = b""
+        self.overheard = Overheard()
 
     @property
     def headers(self) -> Mapping[str, str] | None:
@@ -58,32 +53,21 @@ class Answers:
         finally:
             _answers.reset(before)
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether a stream of Anthropic's wire has not come to its end. Of that end LiteLLM says nothing."""
-        return self._begun and not self._ended
-
     def add(self, response: httpx2.Response) -> None:
         self._kept.append(response)
         if self._alive is not None:
             response.stream = _Noticed(response.stream, self._alive)
             if "content-encoding" not in response.headers:
-                response.stream = self._watched = _Watched(response.stream, self._look)
+                response.stream = self._watched = _Watched(response.stream, self.overheard.feed)
 
     async def read_on(self) -> None:
         """The bytes that LiteLLM leaves: up to the end that it does not wait for, then up to the last."""
         if self._watched is None:
             return
-        was_cut = self.is_cut
+        was_cut = self.overheard.is_cut
         async for _ in self._watched:
-            if was_cut and not self.is_cut:
+            if was_cut and not self.overheard.is_cut:
                 return
-
-    def _look(self, chunk: bytes) -> None:
-        seen = self._tail + chunk
-        self._begun = self._begun or _BEGIN.search(seen) is not None
-        self._ended = self._ended or (self._begun and _END.search(seen) is not None)
-        self._tail = seen[-_LONGEST:]
 
     async def aclose(self) -> None:
         """Give the connections back."""

@@ -143,13 +143,7 @@ WIRES = (
     Wire("openai", "responses"),
     GEMINI,
     Wire("litellm", "openai", "litellm-openai", entry={"wire_model_id": "openai/wire-model"}),
-    Wire(
-        "litellm",
-        "anthropic",
-        "litellm-anthropic",
-        entry={"wire_model_id": "anthropic/wire-model"},
-        overload=TransientUpstreamError,
-    ),
+    Wire("litellm", "anthropic", "litellm-anthropic", entry={"wire_model_id": "anthropic/wire-model"}),
     Wire(
         "anthropic-bedrock", "invoke", settings=AWS, overload=TransientUpstreamError, streams_by_body=False, hints=False
     ),

@@ -165,7 +165,7 @@ async def test_b01_sse_error_after_the_first_piece(bench, wire):
 async def test_b01_other_errors_inside_a_stream(bench, wire, kind):
     client, seat = bench.client(wire)
     bench.script(Step.stream_error(kind, "No."))
-    limited = kind == "rate_limit_error" and wire.id != "litellm-anthropic"  # LiteLLM keeps only the text of it
+    limited = kind == "rate_limit_error"
     with pytest.raises(RateLimitedError if limited else TransientUpstreamError):
         await read(client.stream_response("Hello."))
     assert seat.kinds == [OutcomeKind.RATE_LIMITED if limited else OutcomeKind.UNKNOWN]

@@ -16,13 +16,14 @@ from interlock.clients.answer import Answer, Draft
 from interlock.clients.conversation import Conversation
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.gates import judge
+from interlock.clients.providers.litellm_reading import Overheard
 from interlock.clients.providers.sse import EventDecoder, json_events
 from interlock.clients.registry import provider_class
 from interlock.clients.structured import Shape, correction
 from interlock.credentials import Chain, EnvironmentStore, Redactor
 from interlock.errors import UpstreamError
 
-KEYS = ("anthropic-direct", "openai-chat-completions", "openai", "gemini", "litellm")
+KEYS = ("anthropic-direct", "openai-chat-completions", "openai", "gemini", "litellm", "bedrock-converse")
 
 
 def template(key: str) -> AbstractLLMClient:
@@ -93,6 +94,19 @@ WORDS = (
     "promptFeedback",
     "blockReason",
     "thinking_blocks",
+    "messageStart",
+    "contentBlockStart",
+    "contentBlockDelta",
+    "contentBlockIndex",
+    "contentBlockStop",
+    "messageStop",
+    "metadata",
+    "toolUse",
+    "toolUseId",
+    "reasoningContent",
+    "reasoningText",
+    "stopReason",
+    "inputTokens",
 )
 VALUES = (
     "message_start",
@@ -258,6 +272,23 @@ def test_event_bytes_are_read_the_same_however_they_are_cut(data: bytes, cuts: l
 
     edges = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     assert read([data[a:b] for a, b in pairwise(edges)]) == read([data])
+
+
+@given(
+    sent=st.lists(st.dictionaries(st.sampled_from(WORDS), json_values, max_size=4) | json_values, max_size=5),
+    garbage=st.binary(max_size=40),
+    cuts=st.lists(st.integers(0, 400), max_size=6),
+)
+def test_whatever_is_overheard_beside_litellm_raises_nothing(sent: list[Any], garbage: bytes, cuts: list[int]):
+    data = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in sent) + garbage
+    overheard = Overheard()
+    edges = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    for start, end in pairwise(edges):
+        overheard.feed(data[start:end])
+    assert isinstance(overheard.refusal(), str)
+    if overheard.error is not None:
+        found = CLIENTS["litellm"]._said_no(None, overheard.error, None)  # type: ignore[attr-defined]
+        assert isinstance(found, UpstreamError)
 
 
 async def test_an_event_that_was_cut_off_is_none():
