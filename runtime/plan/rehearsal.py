@@ -191,11 +191,11 @@ class RehearsedContext(PipelineContext):
     def branch(self, name: str) -> PipelineContext:
         return RehearsedContext(self._dispatcher, self._shared, self._scope.branch(name))
 
-    async def _step(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rehearsal = self._dispatcher
         assert isinstance(rehearsal, Rehearsal)
         if rehearsal.run_steps:
-            return await super()._step(fn, args, kwargs)
+            return await super()._call(fn, args, kwargs)
         return rehearsal.step(fn, (*args, *kwargs.values()))
 
 
