@@ -1,0 +1,130 @@
+"""A ledger that cannot be reached: said by name, nothing lost, nothing counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from ledger.houses import Owner, ask, over, part
+
+from interlock.admission.ledger import PoolTerms, Reply
+from interlock.admission.ledger.postgres import PostgresLedger
+from interlock.admission.ledger.sqlite import SQLiteLedger
+from interlock.catalog.entry import Limits
+from interlock.errors import LedgerUnavailableError
+
+
+async def test_a_file_that_cannot_be_opened_is_said_by_name(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database, and long enough to be seen as none" * 20)
+    for path in (tmp_path / "nowhere" / "ledger.db", tmp_path / "text.db"):
+        ledger = SQLiteLedger(path, beats=False)
+        with pytest.raises(LedgerUnavailableError, match=path.name):
+            await ledger.open()
+        await ledger.close()
+
+
+async def test_a_server_that_is_not_there_is_said_by_name(unused_port: int) -> None:
+    ledger = PostgresLedger(f"postgresql://someone:secret@127.0.0.1:{unused_port}/db", beats=False)
+    for _ in range(2):  # the second time it does not even try: it was a moment ago
+        with pytest.raises(LedgerUnavailableError, match="cannot be reached") as told:
+            await ledger.open()
+        assert "secret" not in str(told.value)
+    await ledger.close()
+
+
+async def test_a_server_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.admission.ledger.postgres.CONNECT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ledger = PostgresLedger(f"postgresql://127.0.0.1:{silent.getsockname()[1]}/db", beats=False)
+        with pytest.raises(LedgerUnavailableError):
+            await ledger.open()
+        await ledger.close()
+
+
+async def until_answered(owner: Owner, *asks: Any, **more: Any) -> Reply:
+    """The same message again and again, as a courier does."""
+    try:
+        return await owner.say(*asks, **more)
+    except LedgerUnavailableError:
+        pass
+    assert owner.last is not None
+    for _ in range(500):
+        try:
+            return await owner.ledger.exchange(owner.last)
+        except LedgerUnavailableError:
+            await asyncio.sleep(0.02)
+    raise AssertionError("the ledger did not come back")
+
+
+async def opened(url: str, **limits: Any) -> Owner:
+    owner = Owner(PostgresLedger(url, beats=False, ttl_s=600))
+    await owner.ledger.open()
+    await owner.ledger.register([PoolTerms(name="p", limits=Limits(**limits))])
+    return owner
+
+
+async def test_a_restarted_server_is_found_again_and_every_grant_counts_once(postgres: Any) -> None:
+    owner = await opened(postgres.fresh(), tpm=600_000, max_concurrent=5000)
+
+    restart = asyncio.create_task(asyncio.to_thread(postgres.restart))
+    said = granted = 0
+    while not restart.done() or said < 20:
+        granted += len((await until_answered(owner, ask(part(10)), ask(part(10)))).granted)
+        said += 1
+        await asyncio.sleep(0.005)
+    await restart
+    assert granted == 2 * said
+    state = await owner.state()
+    assert state.slots == (5000, granted)
+    assert state.levels[0].free == pytest.approx(600_000 - 10 * granted)
+    await owner.ledger.close()
+
+
+async def test_what_a_crashed_server_forgot_is_said_again(postgres: Any) -> None:
+    url = postgres.fresh()
+    owner, other = await opened(url, tpm=6000, max_concurrent=9), await opened(url, tpm=6000, max_concurrent=9)
+    await owner.say(ask(part(1000)), ask(part(1000)))
+    crash = await asyncpg.connect(url.replace("+asyncpg", ""))
+    tables = ("ledger_pools", "ledger_owners", "ledger_totals")
+    for table in tables:
+        await crash.execute(f"create table kept_{table} as select * from {table}")
+    await owner.say(ask(part(500)), settles=[over(1000, used=1000)])
+    await owner.say(ask(part(300)))
+    # It comes back as it was before these two.
+    async with crash.transaction():
+        for table in tables:
+            await crash.execute(f"delete from {table}")
+            columns = "fence, owner, since, alive_until, seq, names, granted, states" if "owners" in table else "*"
+            into = f"({columns}) overriding system value" if "owners" in table else ""
+            await crash.execute(f"insert into {table} {into} select {columns} from kept_{table}")
+    await crash.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+    assert (await until_answered(other, watch=("p",))).pools["p"].slots == (9, 2)
+    state = (await until_answered(owner, ask(part(50)))).pools["p"]
+    assert state.slots == (9, 4)  # two, one more, one ended, one more, one more
+    assert state.levels[0].free == pytest.approx(6000 - 2850, abs=101)
+    await crash.close()
+    for one in (owner, other):
+        await one.ledger.close()
+
+
+async def test_two_that_open_an_empty_database_at_once_both_do(postgres: Any) -> None:
+    url = postgres.fresh()
+    owners = await asyncio.gather(*[opened(url, tpm=600) for _ in range(4)])
+    assert len({owner.ledger.fence for owner in owners}) == 4
+    for owner in owners:
+        await owner.ledger.close()
+
+
+async def test_b69_it_works_without_prepared_statements(postgres: Any) -> None:
+    url = postgres.fresh()
+    owner = Owner(PostgresLedger(url, beats=False, prepared=False))
+    await owner.ledger.open()
+    await owner.ledger.register([PoolTerms(name="p", limits=Limits(tpm=600))])
+    assert (await owner.say(ask(part(10)))).granted == (0,)
+    await owner.ledger.heartbeat()
+    await owner.ledger.leave()
+    await owner.ledger.close()
