@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from ..ledger import in_this_loop
 from . import outcomes
 from .run import Keeping
 
 if TYPE_CHECKING:
+    from interlock.errors import LeaseLostError
+
     from ..dispatcher import Dispatcher
 
 log = logging.getLogger("interlock.runtime")
@@ -32,6 +35,9 @@ async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Ke
                 provider.name,
             )
     await outcomes.prepare(telling)
+    listen = getattr(dispatcher.book, "on_lost", None) if given is True else None
+    if listen is not None:
+        listen(in_this_loop(lambda error: _lose(dispatcher, error)))
 
     async def committed(run_id: str) -> Mapping[str, str]:
         return await outcomes.committed(telling, run_id) if telling else {}
@@ -46,3 +52,10 @@ async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Ke
         counted=dispatcher.counts.repeat,
         recorded=dispatcher.counts.add,
     )
+
+
+def _lose(dispatcher: Dispatcher, error: LeaseLostError) -> None:
+    """Another process may have this one's runs: what belongs to a run stops."""
+    for execution in list(dispatcher.live):
+        if execution.run.journal is not None:
+            execution.stop_for(error)
