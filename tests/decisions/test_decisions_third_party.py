@@ -72,12 +72,17 @@ def test_every_fault_of_the_reference_server_is_in_the_table() -> None:
     assert pytest.importorskip("jevcompat.mock").FAULTS.keys() == FAULTS.keys()
 
 
+_CLEAN: list[Any] = []
+
+
 @pytest.fixture
 async def clean(jev: Any, build: Any) -> Any:
-    client, decisions, _ = build(jev())
-    response = await decisions.decide(REQUEST)
-    await client.aclose()
-    return response
+    """What the reference server answers when nothing is wrong. It answers the same every time, so it is asked once."""
+    if not _CLEAN:
+        client, decisions, _ = build(jev())
+        _CLEAN.append(await decisions.decide(REQUEST))
+        await client.aclose()
+    return _CLEAN[0]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interlock.catalog.entry import Limits, ProviderSettings, Thinking
 from interlock.clients.simulator import Step
@@ -189,6 +189,7 @@ async def test_rotations_are_a_whole_number(build: Any, rotations: Any) -> None:
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=2, max_size=9, unique=True)
 
 
+@settings(max_examples=40)
 @given(NAMES, st.integers(1, 12))
 def test_every_order_has_every_option_and_all_rotations_every_place(names: Sequence[str], rotations: int) -> None:
     turned = orders(Choice.of("?", *names), rotations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interlock.decisions import Choice, Noul, Option, Question, Score
 from interlock.decisions.wire import encode_questions
@@ -103,6 +103,7 @@ QUESTIONS = st.one_of(
 )  # fmt: skip
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(TEXTS, QUESTIONS, min_size=1, max_size=4))
 def test_what_is_written_is_read_back(questions: dict[str, Question]) -> None:
     assert read_questions(encode_questions(questions)) == questions
