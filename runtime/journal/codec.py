@@ -251,6 +251,11 @@ def _read_error(data: Mapping[str, Any]) -> Any:
     return decode_error(data)
 
 
+def _read_enum(data: Mapping[str, Any]) -> Any:
+    kind: Any = class_named(data["t"])
+    return kind[data["v"]]
+
+
 def _read_path(data: Mapping[str, Any]) -> Any:
     from pathlib import Path
 
@@ -272,7 +277,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "uuid": lambda data: UUID(data["v"]),
     "path": _read_path,
     "array": _read_array,
-    "enum": lambda data: class_named(data["t"])[data["v"]],
+    "enum": _read_enum,
     "data": _read_data,
     "type": lambda data: class_named(data["t"]),
     "error": _read_error,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journal.kept import Kept
 from sqlalchemy import Column, MetaData, Table, Text, event, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -19,16 +19,6 @@ from interlock.runtime import DatabaseProvider, Job, PipelineContext, pipeline
 from interlock.runtime.journal.memory import MemoryJournal
 
 notes = Table("notes", MetaData(), Column("step", Text), Column("text", Text))
-
-
-class Kept(MemoryJournal):
-    """`left()` is what would be found after a crash now."""
-
-    def left(self) -> Kept:
-        other = Kept()
-        other._runs, other.book = copy.deepcopy((self._runs, self.book))
-        other.lapse()
-        return other
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from journal.kept import Kept, ask, cut_off, resume_on, run_on, steps_of
 from pydantic import BaseModel
 
 from interlock.admission import CountingGate
@@ -18,7 +18,6 @@ from interlock.errors import (
     AmbiguousStepError,
     ConfigurationError,
     InvalidRequestError,
-    JobCancelledError,
     LeaseLostError,
     OutputTruncatedError,
     ProviderRefusalError,
@@ -27,53 +26,13 @@ from interlock.errors import (
     SpendCapExceededError,
     UnencodableError,
 )
-from interlock.runtime import Job, LLMCall, PipelineContext, Runtime, pipeline
-from interlock.runtime.journal.memory import MemoryJournal
-from interlock.runtime.journal.protocol import RunStatus, StepStatus
-
-
-def ask(text: str, **settings: Any) -> LLMCall[Any]:
-    return LLMCall(text, max_output_tokens=settings.pop("max_output_tokens", 200), **settings)
-
-
-class Kept(MemoryJournal):
-    """`left()` is what would be found after a crash now."""
-
-    def left(self) -> Kept:
-        other = Kept()
-        other._runs, other.book = copy.deepcopy((self._runs, self.book))
-        other.lapse()
-        return other
+from interlock.runtime import Job, PipelineContext, pipeline
+from interlock.runtime.journal.protocol import RunStatus
 
 
 @pytest.fixture
 def journal() -> Kept:
     return Kept()
-
-
-async def run(world: Any, journal: Any, job: Any, **settings: Any) -> Any:
-    async with world.runtime(journal=journal) as runtime:
-        return await world.until(runtime.run(job, run_id="r", **settings))
-
-
-async def resume(world: Any, journal: Any, job: Any = None, **settings: Any) -> Any:
-    async with world.runtime(journal=journal) as runtime:
-        return await world.until(runtime.resume("r", job, **settings))
-
-
-async def cut_off(world: Any, journal: Kept, job: Any, after: int, **settings: Any) -> Kept:
-    """What is left of a run that is killed once its provider has seen `after` requests."""
-    async with world.runtime(journal=journal) as runtime:
-        handle = runtime.submit(job, run_id="r", **settings)
-        await world.run_until(lambda: world.provider.count >= after)
-        left = journal.left()
-        handle.cancel()
-        await world.run_until(lambda: handle.done)
-    return left
-
-
-def steps_of(journal: Kept) -> dict[str, str]:
-    return {id: str(step.status) for id, step in journal._runs["r"].steps.items()}
 
 
 @pipeline
@@ -85,23 +44,23 @@ async def three(ctx: PipelineContext, text: str = "x") -> list[str]:
 
 
 async def test_a_run_that_has_ended_gives_its_result_and_runs_nothing(world: Any, journal: Kept) -> None:
-    first = await run(world, journal, three())
+    first = await run_on(world, journal, three())
     assert world.provider.count == 3
-    assert await run(world, journal, three()) == first
-    assert await resume(world, journal) == first
+    assert await run_on(world, journal, three()) == first
+    assert await resume_on(world, journal) == first
     assert world.provider.count == 3
 
 
 async def test_a_run_that_failed_raises_its_error_again_until_it_is_resumed(world: Any, journal: Kept) -> None:
     world.provider.script(world.step(), world.step(error=InvalidRequestError("no such tool", model="m", status=400)))
     with pytest.raises(InvalidRequestError):
-        await run(world, journal, three())
+        await run_on(world, journal, three())
     with pytest.raises(InvalidRequestError, match="no such tool") as caught:
-        await run(world, journal, three())
+        await run_on(world, journal, three())
     assert (caught.value.status, caught.value.model) == (400, "m")
     assert "Runtime.resume" in caught.value.__notes__[0]
     assert world.provider.count == 2
-    assert await resume(world, journal) == ["ok"] * 3
+    assert await resume_on(world, journal) == ["ok"] * 3
     assert world.provider.count == 4, "the first call was paid for and is final"
     assert journal._runs["r"].steps["1"].again == "failed"
 
@@ -124,9 +83,9 @@ async def test_another_pipeline_version_or_argument_under_the_same_id_is_refused
         (three("y"), "arguments"),
     ):
         with pytest.raises(ReplayMismatchError, match=said):
-            await run(world, left, job)
+            await run_on(world, left, job)
     assert world.provider.count == sent
-    assert await run(world, left, three()) == ["ok"] * 3, "it is as it was"
+    assert await run_on(world, left, three()) == ["ok"] * 3, "it is as it was"
 
 
 async def test_a_run_in_the_hands_of_a_living_process_is_refused(world: Any, journal: Kept) -> None:
@@ -142,7 +101,7 @@ async def test_a_run_in_the_hands_of_a_living_process_is_refused(world: Any, jou
 
 async def test_a_run_is_resumed_from_its_record_alone(world: Any, journal: Kept) -> None:
     left = await cut_off(world, journal, three("text"), after=2)
-    assert await resume(world, left) == ["ok"] * 3
+    assert await resume_on(world, left) == ["ok"] * 3
     assert [row.step_id for row in await left.book.read_calls()].count("0") == 1
 
 
@@ -153,10 +112,10 @@ async def test_a_run_that_cannot_be_called_again_from_its_record_takes_the_job(w
 
     left = await cut_off(world, journal, local(), after=1)
     with pytest.raises(ConfigurationError, match="not at the top of a module"):
-        await resume(world, left)
-    assert await resume(world, left, local()) == "ok"
+        await resume_on(world, left)
+    assert await resume_on(world, left, local()) == "ok"
     with pytest.raises(ConfigurationError, match="no run 'r'"):
-        await resume(world, Kept(), local())
+        await resume_on(world, Kept(), local())
 
 
 # What stops a replay.
@@ -178,10 +137,10 @@ async def test_a_step_that_is_not_the_recorded_one_stops_the_run_before_anything
     sent = world.provider.count
     texts[1] = "another"
     with pytest.raises(ReplayMismatchError, match=r"step '1' was recorded as LLMCall \(LLMCall:\w+@200\) and is now"):
-        await run(world, left, listed())
+        await run_on(world, left, listed())
     assert world.provider.count == sent
     texts[1] = "two"
-    assert await run(world, left, listed()) == ["ok"] * 3, "a mismatch is not the run's own end"
+    assert await run_on(world, left, listed()) == ["ok"] * 3, "a mismatch is not the run's own end"
     assert world.provider.count == sent + 1
 
 
@@ -197,9 +156,9 @@ async def test_outcomes_that_are_left_unread_stop_the_run_and_are_named(world: A
     left = await cut_off(world, journal, shrinking(), after=3)
     count[0] = 1
     with pytest.raises(ReplayMismatchError, match=r"1 step\(s\) that are recorded: 1 \(LLMCall\)"):
-        await run(world, left, shrinking())
+        await run_on(world, left, shrinking())
     count[0] = 3
-    assert await run(world, left, shrinking()) == 3
+    assert await run_on(world, left, shrinking()) == 3
 
 
 async def test_from_step_drops_what_follows(world: Any, journal: Kept) -> None:
@@ -212,9 +171,9 @@ async def test_from_step_drops_what_follows(world: Any, journal: Kept) -> None:
     left = await cut_off(world, journal, listed(), after=3)
     texts[1] = "another"
     with pytest.raises(ConfigurationError, match="no step 'nowhere' is recorded; there are: 0, 1, 2"):
-        await resume(world, left, listed(), from_step="nowhere")
+        await resume_on(world, left, listed(), from_step="nowhere")
     sent = world.provider.count
-    assert await resume(world, left, listed(), from_step="1") == ["ok"] * 3
+    assert await resume_on(world, left, listed(), from_step="1") == ["ok"] * 3
     assert world.provider.count == sent + 2
 
 
@@ -229,7 +188,7 @@ async def test_a_keyed_map_may_be_reordered_and_grow_and_its_items_are_paid_once
     left = await cut_off(world, journal, mapped(), after=3)
     world.provider.seen.clear()
     items[:] = ["d", "b", "c", "a"]
-    assert await run(world, left, mapped()) == items
+    assert await run_on(world, left, mapped()) == items
     assert [seen.body["turns"][-1][1][0] for seen in world.provider.seen] == ["d", "c"]
     assert left._runs["r"].steps["0/k:c"].again == "ambiguous"
 
@@ -249,7 +208,7 @@ async def test_a_failure_that_the_pipeline_lives_with_is_read_back_in_recovery(w
     world.provider.script(world.step(stop=StopReason.REFUSAL))
     left = await cut_off(world, journal, careful(), after=3)
     sent = world.provider.count
-    result = await run(world, left, careful())
+    result = await run_on(world, left, careful())
     assert result[0].startswith("provider_refusal policy ")
     assert world.provider.count == sent + 1
 
@@ -264,12 +223,12 @@ async def test_a_cut_off_answer_is_an_outcome_of_its_limit(world: Any, journal: 
     cut = world.step(text="half", stop=StopReason.MAX_TOKENS)
     world.provider.script(cut, cut)
     with pytest.raises(OutputTruncatedError):
-        await run(world, journal, limited())
+        await run_on(world, journal, limited())
     assert world.provider.count == 2, "once more at the ceiling"
     with pytest.raises(OutputTruncatedError):
-        await run(world, journal, limited())
+        await run_on(world, journal, limited())
     limit[0] = 300
-    assert await resume(world, journal, limited()) == "ok"
+    assert await resume_on(world, journal, limited()) == "ok"
     assert journal._runs["r"].steps["0"].again == "limit"
 
 
@@ -320,7 +279,7 @@ async def test_b21_an_ambiguous_step_is_sent_again_counted_and_said_or_fails(
     left = await cut_off(world, journal, three(), after=2)
     sent = world.provider.count
     with pytest.raises(AmbiguousStepError, match="nobody knows"):
-        await run(world, left, three(), ambiguous="fail")
+        await run_on(world, left, three(), ambiguous="fail")
     assert world.provider.count == sent
     with caplog.at_level(logging.WARNING, "interlock.runtime"):
         async with world.runtime(journal=left) as runtime:
@@ -343,7 +302,7 @@ async def test_a_run_that_was_stopped_in_an_orderly_way_is_not_ambiguous(world: 
         await world.run_until(lambda: handle.done)
     assert journal._runs["r"].status is RunStatus.CANCELLED
     assert steps_of(journal) == {"0": "succeeded", "1": "interrupted"}
-    assert await run(world, journal, three(), ambiguous="fail") == ["ok"] * 3
+    assert await run_on(world, journal, three(), ambiguous="fail") == ["ok"] * 3
     outcomes = [row.record.outcome for row in await journal.book.read_calls() if row.step_id == "1"]
     assert outcomes == ["cancelled", "ok"]
 
@@ -363,7 +322,7 @@ async def test_a_sibling_that_was_stopped_stays_stopped_on_replay(world: Any, jo
     left = await cut_off(world, journal, raced(), after=3)
     assert steps_of(left) == {"0/0": "cancelled", "0/1": "failed", "1": "begun"}
     sent = world.provider.count
-    assert await run(world, left, raced()) == "ok"
+    assert await run_on(world, left, raced()) == "ok"
     assert world.provider.count == sent + 1
 
 
@@ -374,11 +333,11 @@ async def test_a_cost_cap_counts_what_earlier_lives_have_spent(world: Any, journ
     # 10 input and 5 output tokens cost 0.00006; a call of 200 tokens asks for a little over 0.002.
     left = await cut_off(world, journal, three(), after=3, cost_cap="0.0041")
     with pytest.raises(SpendCapExceededError) as caught:
-        await run(world, left, three())  # its cap is the recorded one
+        await run_on(world, left, three())  # its cap is the recorded one
     # Two calls known, and the third at its worst price, since nobody knows.
     assert 0.0021 < float(caught.value.spent) < 0.0025
     assert float(caught.value.cap) == 0.0041
-    assert await resume(world, left, cost_cap="1") == ["ok"] * 3
+    assert await resume_on(world, left, cost_cap="1") == ["ok"] * 3
 
 
 async def test_a_process_that_lost_its_lease_stops_and_writes_nothing_more(world: Any, journal: Kept) -> None:
@@ -409,7 +368,7 @@ async def test_a_result_that_cannot_be_written_is_an_error_that_says_where(world
         await ctx.run(GivesOdd(), key="strange")
 
     with pytest.raises(UnencodableError, match=r"the result of step 'k:strange' \(GivesOdd\)\['odd'\]\[1\].*Odd"):
-        await run(world, journal, odd())
+        await run_on(world, journal, odd())
 
 
 async def test_an_answers_class_that_nobody_could_find_is_refused_before_it_is_paid_for(
@@ -423,123 +382,5 @@ async def test_an_answers_class_that_nobody_could_find_is_refused_before_it_is_p
         return await ctx.run(ask("x", response_model=Local))
 
     with pytest.raises(UnencodableError, match="Local cannot be found by its name"):
-        await run(world, journal, local())
+        await run_on(world, journal, local())
     assert not world.provider.count
-
-
-# Steps of one's own, streams, tasks.
-
-
-async def test_a_step_of_ones_own_runs_once_and_its_failure_is_read_back(world: Any, journal: Kept) -> None:
-    done: list[str] = []
-
-    def work(what: str) -> str:
-        done.append(what)
-        if what == "bad":
-            raise ValueError("bad work")
-        return what.upper()
-
-    @pipeline
-    async def working(ctx: PipelineContext) -> list[str]:
-        good = await ctx.step(work, "good")
-        try:
-            await ctx.step(work, "bad")
-        except ValueError as error:
-            good += f" {error}"
-        return [good, (await ctx.run(ask("x"))).text]
-
-    left = await cut_off(world, journal, working(), after=1)
-    assert await run(world, left, working()) == ["GOOD bad work", "ok"]
-    assert done == ["good", "bad"]
-
-
-async def test_a_stream_is_read_back_in_pieces_also_where_it_was_left(world: Any, journal: Kept) -> None:
-    seen: list[list[str]] = []
-
-    @pipeline
-    async def reading(ctx: PipelineContext) -> list[str]:
-        whole: list[str] = []
-        async with ctx.stream(ask("whole")) as pieces:
-            async for piece in pieces:
-                whole.append(piece.text if piece.response is None else f"={piece.response.text}")
-        part: list[str] = []
-        async with ctx.stream(ask("part")) as pieces:
-            async for piece in pieces:
-                part.append(piece.text)
-                if len(part) == 2:
-                    break
-        seen.append(part)
-        return ["".join(whole[:-1]), whole[-1], (await ctx.run(ask("last"))).text]
-
-    long = world.step(pieces=["a", "b", "c", "d"], text="abcd")
-    world.provider.script(long, long)
-    left = await cut_off(world, journal, reading(), after=3)
-    assert steps_of(left) == {"0": "succeeded", "1": "cancelled", "2": "begun"}
-    sent = world.provider.count
-    assert await run(world, left, reading()) == ["abcd", "=abcd", "ok"]
-    assert seen == [["a", "b"], ["a", "b"]]
-    assert world.provider.count == sent + 1
-
-
-async def test_a_timeout_of_the_pipelines_own_is_no_outcome(world: Any, journal: Kept) -> None:
-    slow = [True]
-
-    @pipeline
-    async def hasty(ctx: PipelineContext) -> str:
-        task = asyncio.ensure_future(ctx.branch("b").run(ask("slow")))
-        await ctx.run(ask("other"))
-        if slow[0]:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await ctx.run(ask("third"))
-            return "late"
-        await ctx.run(ask("third"))
-        return str((await task).text)
-
-    world.provider.always = lambda seen: world.step(latency_s=40.0 if "slow" in str(seen.body) else 1.0)
-    left = await cut_off(world, journal, hasty(), after=3)
-    assert steps_of(left)["b:b/0"] == "interrupted"
-    slow[0] = False
-    assert await run(world, left, hasty()) == "ok"
-
-
-async def test_a_context_used_from_a_second_task_names_the_branch(world: Any, journal: Kept) -> None:
-    @pipeline
-    async def careless(ctx: PipelineContext) -> None:
-        ctx.now()
-        await asyncio.gather(asyncio.create_task(_now(ctx)))
-
-    with pytest.raises(RuntimeError, match=r"ctx\.branch\(name\)"):
-        await run(world, journal, careless())
-
-
-async def _now(ctx: PipelineContext) -> None:
-    ctx.now()
-
-
-async def test_a_cancelled_handle_is_read_back_as_such(world: Any, journal: Kept) -> None:
-    @pipeline
-    async def choosing(ctx: PipelineContext) -> str:
-        handle = ctx.submit(ask("unwanted"))
-        first = (await ctx.run(ask("wanted"))).text
-        handle.cancel("enough")
-        with pytest.raises(JobCancelledError, match="enough"):
-            await handle
-        return first + str((await ctx.run(ask("last"))).text)
-
-    world.provider.script(world.step(latency_s=30.0))
-    left = await cut_off(world, journal, choosing(), after=3)
-    sent = world.provider.count
-    assert await run(world, left, choosing()) == "okok"
-    assert world.provider.count == sent + 1
-    assert left._runs["r"].steps["0"].status is StepStatus.CANCELLED
-
-
-async def test_without_a_journal_nothing_is_kept(world: Any) -> None:
-    async with world.runtime() as runtime:
-        await world.until(runtime.run(three(), run_id="r"))
-        await world.until(runtime.run(three(), run_id="r"))
-        assert world.provider.count == 6
-        with pytest.raises(ConfigurationError, match="nothing is journaled"):
-            await runtime.resume("r")
-    assert isinstance(runtime, Runtime)
