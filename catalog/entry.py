@@ -157,7 +157,7 @@ class ModelEntry(Strict):
     count: Literal["offline", "provider"] = "offline"  # chat: who says how large a call is before it is sent
     dimensions: Count | None = None  # embeddings: the native width of its vectors
     requested_dimensions: Count | None = None  # embeddings: the width asked for, where the wire can ask
-    max_batch_items: Count | None = None  # embeddings: texts a request
+    max_batch_items: Count | None = None  # embeddings: texts a request; decisions: questions a request
     max_batch_tokens: Count | None = None  # embeddings: tokens a request
     #: Embeddings: what is put before each text, for a model that is told so and not by a parameter what it is for.
     prefixes: dict[Literal["document", "query"], str] = Field(default_factory=dict)
