@@ -25,7 +25,8 @@ def blocks_of(text: str, language: str) -> list[str]:
 
 PAGE_NAMES = ("jobs", "catalog", "testing", "fallback", "decisions")
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGE_NAMES}
-BLOCKS = [(name, number) for name in ("jobs", "testing", "decisions") for number in range(len(blocks_of(PAGES[name], "python")))]
+RUN = ("jobs", "testing", "decisions")
+BLOCKS = [(name, number) for name in RUN for number in range(len(blocks_of(PAGES[name], "python")))]
 
 
 def section(page: str, title: str) -> str:
