@@ -349,6 +349,11 @@ class Dispatcher:
             execution.cancel("the Runtime was closed")
         await self.drain()
 
+    def pause(self, run: Run) -> None:
+        if run.run_id is None:
+            raise InterlockError("only a run can be paused: give the job a run_id, or make a pipeline of it")
+        run.pausing.pause(self.live)
+
     def lose(self, error: LeaseLostError) -> None:
         """This process has been given up, and others have what it had: nothing it still does counts, so it stops."""
         log.error("%s", error)

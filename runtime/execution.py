@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.admission import Waiting
 from interlock.errors import (
-    AdmissionError,
     AdmissionTimeoutError,
     DependencyFailedError,
     InterlockError,
@@ -204,6 +203,11 @@ class Execution(JobHandle[R]):
             self._prepare()
 
     def _prepare(self) -> None:
+        if self.run.pausing.paused:
+            self._stage = None
+            self._move(JobState.PAUSED)
+            self.run.pausing.park(self)
+            return
         self._move(JobState.PREPARING)
         history = self._history
         self._dispatcher.desk.routing.give_back(self)
@@ -251,8 +255,8 @@ class Execution(JobHandle[R]):
         except InterlockError as error:
             self._refused(error)
 
-    def _decided(self, decision: Reservation | AdmissionError) -> None:
-        if isinstance(decision, AdmissionError):
+    def _decided(self, decision: Reservation | InterlockError) -> None:
+        if isinstance(decision, InterlockError):
             self._refused(decision)
         else:
             self._granted(decision)
@@ -280,18 +284,25 @@ class Execution(JobHandle[R]):
             return
         if self._dispatcher.desk.routing.troubled and self._dispatcher.moves_on(self, self._bindings):
             reservation.release()  # its model has failed others while it waited
-            self._move_on()
+            self.enter_again()
             return
         self._launch(reservation)
 
     def reroute(self) -> None:
         """Its pool may have been closed: if it waits there and has a backup, it waits for that one instead."""
         if self.state is JobState.WAITING and self._dispatcher.moves_on(self, self._bindings):
-            self._move_on()
+            self.enter_again()
 
-    def _move_on(self) -> None:
+    def enter_again(self) -> None:
+        """It waits: it leaves the queues, and comes anew."""
         self._leave_the_queues()
         self._prepare()
+
+    def pause(self) -> None:
+        self._dispatcher.pause(self.run)
+
+    def unpause(self) -> None:
+        self.run.pausing.unpause()
 
     # Running.
 

@@ -69,6 +69,15 @@ class JobHandle(Generic[R_co]):
             one has its resources closed and, after its grace period, is cancelled hard and rolled back."""
             ...
 
+        def pause(self) -> None:
+            """Pause its run: jobs of it that wait leave the line and hold nothing, those that run go on to their end,
+            and nothing starts until `unpause`. InterlockError for a job that belongs to no run."""
+            ...
+
+        def unpause(self) -> None:
+            """Let its run go on. Whoever left the line enters it anew."""
+            ...
+
         def explain(self) -> Explanation | None:
             """What holds it back in the line: the account, what it lacks, when it will go. None where it does not
             wait."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from .pausing import Pausing
 
 if TYPE_CHECKING:
     from .journal.run import RunJournal
@@ -24,3 +26,4 @@ class Run:
     caps: tuple[str, ...] = ()
     priority: int = 0
     journal: RunJournal | None = None
+    pausing: Pausing = field(default_factory=Pausing, compare=False)

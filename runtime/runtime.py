@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from interlock.admission import Explanation
     from interlock.admission.ledger import Ledger
 
+    from .journal.protocol import RecordedRun
     from .journal.run import Keeping, RunJournal
+    from .store.place import Place
+    from .store.queue import SqlQueue
 
 R = TypeVar("R")
 
@@ -219,6 +222,68 @@ class Runtime:
             raise ConfigurationError(f"run {run_id!r} is one of a pipeline, not of {type(job).__name__}")
         opening = Opening(resume=True, from_step=from_step, ambiguous=ambiguous or self.settings.ambiguous)
         return await _result(self._submit(job, run_id, cost_cap, opening))
+
+    async def enqueue(
+        self,
+        job: Job[Any],
+        *,
+        run_id: str | None = None,
+        cost_cap: str | None = None,
+        priority: int | None = None,
+        workflow: str | None = None,
+    ) -> str:
+        """Put a pipeline's call into the store's queue and give its run's id: a worker (`interlock worker`) runs it,
+        however often processes end. The same call under the same `run_id` is put there once.
+
+        Raises ConfigurationError for what no other process could call (a pipeline inside a function, arguments that
+        are not data), ReplayMismatchError where the id is that of another call.
+        """
+        (given,) = await self.enqueue_all([(job, run_id)], cost_cap=cost_cap, priority=priority, workflow=workflow)
+        return given
+
+    async def enqueue_all(
+        self,
+        jobs: Sequence[tuple[Job[Any], str | None]],
+        *,
+        cost_cap: str | None = None,
+        priority: int | None = None,
+        workflow: str | None = None,
+    ) -> list[str]:
+        """Many at once, each with its run's id or None, in one transaction: all of them, or none."""
+        from .worker.enqueueing import check_known, queued_head
+
+        dispatcher, (queue, _) = self._open(), self._queue()
+        at = dispatcher.wall()
+        heads = [
+            queued_head(
+                job,
+                run_id=run_id or dispatcher.new_id(),
+                at=at,
+                cost_cap=cost_cap,
+                priority=priority,
+                workflow=workflow,
+            )
+            for job, run_id in jobs
+        ]
+        check_known(heads, await queue.put(heads, at))
+        return [head.run_id for head in heads]
+
+    def _queue(self) -> tuple[SqlQueue, Place]:
+        from .store.place import Place
+
+        queue = getattr(self._open().book, "queue", None)
+        if queue is None or self.settings.store is None:
+            raise ConfigurationError("there is no queue without a store: give RuntimeSettings(store=...) a URL")
+        return queue, Place.of(self.settings.store)
+
+    def _now(self) -> datetime:
+        return self._open().wall()
+
+    def _take_up(self, job: PipelineJob[Any], run: RecordedRun) -> JobHandle[Any]:
+        """Begin, or go on with, a run that was claimed from the queue."""
+        head = run.head
+        opening = Opening(ambiguous=self.settings.ambiguous, claimed=run)
+        return self._submit(job, head.run_id, head.cost_cap, opening, head.priority, head.workflow or None)
 
     def submit(
         self,

@@ -12,7 +12,8 @@ too late to stop it. A step that is read back from the journal goes from `create
 `blocked` waits for the jobs named in `after=`; `preparing` declares, binds and prices; `counting` asks providers how
 large the calls are, where their entries say so; `spending` waits until a cost cap has room; `waiting` stands in the
 line; `stopping` was asked to stop and has a grace period. Whatever is not running
-is cancelled at once. Until `running` a job owns no Task.
+is cancelled at once. Until `running` a job owns no Task. Where its run is paused, whatever would be `preparing` is
+`paused` first, and so is at once whoever counts, waits or backs off.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class JobState(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     BACKING_OFF = "backing_off"
+    PAUSED = "paused"
     RECORDING = "recording"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -46,15 +48,16 @@ _REFUSED = frozenset({_S.RECORDING, _S.FAILED, _S.CANCELLED})
 _ENDS = _REFUSED | {_S.SUCCEEDED}
 
 MOVES: dict[JobState, frozenset[JobState]] = {
-    _S.CREATED: _ENDS | {_S.BLOCKED, _S.PREPARING},
-    _S.BLOCKED: _REFUSED | {_S.PREPARING},
+    _S.CREATED: _ENDS | {_S.BLOCKED, _S.PREPARING, _S.PAUSED},
+    _S.BLOCKED: _REFUSED | {_S.PREPARING, _S.PAUSED},
+    _S.PAUSED: _REFUSED | {_S.PREPARING},
     _S.PREPARING: _REFUSED | {_S.COUNTING, _S.SPENDING, _S.WAITING, _S.RUNNING},
-    _S.COUNTING: _REFUSED | {_S.SPENDING, _S.WAITING, _S.RUNNING},
-    _S.SPENDING: _REFUSED | {_S.WAITING},
-    _S.WAITING: _REFUSED | {_S.RUNNING, _S.PREPARING},
-    _S.RUNNING: _ENDS | {_S.STOPPING, _S.BACKING_OFF, _S.PREPARING},
+    _S.COUNTING: _REFUSED | {_S.SPENDING, _S.WAITING, _S.RUNNING, _S.PAUSED},
+    _S.SPENDING: _REFUSED | {_S.WAITING, _S.PAUSED},
+    _S.WAITING: _REFUSED | {_S.RUNNING, _S.PREPARING, _S.PAUSED},
+    _S.RUNNING: _ENDS | {_S.STOPPING, _S.BACKING_OFF, _S.PREPARING, _S.PAUSED},
     _S.STOPPING: _ENDS,
-    _S.BACKING_OFF: _REFUSED | {_S.PREPARING},
+    _S.BACKING_OFF: _REFUSED | {_S.PREPARING, _S.PAUSED},
     _S.RECORDING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),
     _S.SUCCEEDED: frozenset(),
     _S.FAILED: frozenset(),

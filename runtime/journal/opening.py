@@ -27,12 +27,14 @@ _OF_THE_JOURNAL = frozenset((ReplayMismatchError.code, AmbiguousStepError.code, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """How a run is to be begun. `new`: its id is a random one. `resume`: somebody said so."""
+    """How a run is to be begun. `new`: its id is a random one. `resume`: somebody said so. `claimed`: it is this
+    process's already, taken from the queue with what is recorded of it."""
 
     new: bool = False
     resume: bool = False
     from_step: str | None = None
     ambiguous: Literal["resend", "fail"] = "resend"
+    claimed: RecordedRun | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,11 +121,13 @@ class RunJournal:
             self._claim, created = self._journal.create(head, owner=keeping.owner)
             self._watch(created)
             return None, None
-        found = await self._journal.begin(head, owner=keeping.owner, reopen=())
+        found = self._opening.claimed or await self._journal.begin(head, owner=keeping.owner, reopen=())
         if found.fresh:
             self._claim = found.claim
             return None, None
         check_same(found.head, head, version=found.status is not RunStatus.SUCCEEDED)
+        if self._opening.claimed is not None:
+            return None, await self._taken(found, Taking(Mode.RECOVERY), frozenset())
         what = taking(found, resume=self._opening.resume)
         if what is None:
             return self._over(found), found
@@ -136,6 +138,11 @@ class RunJournal:
         found = await self._journal.begin(self.head, owner=self._keeping.owner, reopen={found.status})
         if found.claim is None:
             raise ConfigurationError(f"run {found.head.run_id!r} ended while it was being taken up: look at it again")
+        return await self._taken(found, what, dropped)
+
+    async def _taken(self, found: RecordedRun, what: Taking, dropped: frozenset[str]) -> RecordedRun:
+        """It is this process's: what was on its way when it was cut off is put on record, the rest is read back."""
+        assert found.claim is not None
         self._claim, self._mode = found.claim, what.mode
         lost = [row for step in found.steps.values() for row in unknown_calls(step, self.head, self._keeping.catalog())]
         if lost:

@@ -18,7 +18,7 @@ from interlock.admission import Admission, CallCharge, CallOutcome, CountingGate
 from interlock.admission.virtual import LoopClock, VirtualLoop
 from interlock.catalog.pricing import cost
 from interlock.catalog.usage import Usage
-from interlock.errors import AdmissionError, InterlockError
+from interlock.errors import InterlockError
 
 from .levels import Levels, Sample
 
@@ -280,7 +280,7 @@ class _JobRun:
         except InterlockError as error:
             self._line.refused(error)
 
-    def _refused(self, error: AdmissionError) -> None:
+    def _refused(self, error: InterlockError) -> None:
         self._line.refused(error)
 
     def _granted(self, reservation: Reservation) -> None:

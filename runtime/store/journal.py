@@ -45,6 +45,10 @@ class SqlJournal:
             self._positions[head.run_id] = position
         return run
 
+    def continued(self, run_id: str, position: int) -> None:
+        """A run was claimed; its next step is written at `position`."""
+        self._positions[run_id] = position
+
     def intend(self, claim: Claim, intent: Intent) -> Awaitable[None]:
         values = {
             "run_id": claim.run_id,

@@ -12,6 +12,7 @@ from interlock.errors import LeaseLostError
 from .group import Row
 from .journal import SqlJournal
 from .journal_sql import lost_claims
+from .queue import SqlQueue
 from .rows import CallRow, RunRow
 from .schema import calls
 from .sql import call_values, run_values, upsert_run
@@ -39,6 +40,7 @@ class SqlBook:
         self._upsert_run = upsert_run(place.kind)
         self._writer = Writer(link, place.name, lost_claims)
         self.journal = SqlJournal(self._writer, place.kind, self._call_row, owner)
+        self.queue = SqlQueue(self._writer, place.kind, owner, self.journal)
 
     def on_lost(self, listener: OnLost) -> None:
         """Call `listener`, once and from another thread, when this process has been given up."""

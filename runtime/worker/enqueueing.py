@@ -1,0 +1,59 @@
+"""From a pipeline's call to a row of the queue: names and JSON, so that any process with the code can run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from interlock.catalog.pricing import parse_cap
+from interlock.errors import ConfigurationError
+
+from ..journal.calling import check_same, head_of
+from ..journal.protocol import RunHead
+from ..pipeline_job import PipelineJob
+
+
+def queued_head(
+    job: object,
+    *,
+    run_id: str,
+    at: datetime,
+    cost_cap: str | None = None,
+    priority: int | None = None,
+    workflow: str | None = None,
+) -> RunHead:
+    """Raises ConfigurationError for what no other process could call: a pipeline that is not at the top of a module,
+    arguments that are not data, an id that is no name, a cap that is no money."""
+    if not isinstance(job, PipelineJob):
+        raise ConfigurationError(f"only a pipeline's call can be put into the queue, not {type(job).__name__}")
+    if not run_id or not run_id.isprintable() or len(run_id) > 500:
+        raise ConfigurationError(f"a run's id is a name of 1 to 500 printable characters, not {run_id[:60]!r}")
+    if cost_cap is not None:
+        parse_cap(cost_cap)
+    head = head_of(
+        job,
+        run_id=run_id,
+        started_at=at,
+        cost_cap=cost_cap,
+        priority=job.priority if priority is None else priority,
+        workflow=workflow or job.workflow,
+    )
+    if head.target is None or head.target.startswith("__main__:"):
+        raise ConfigurationError(
+            f"pipeline {head.pipeline} cannot be found by its name in another process: put it at the top of a module"
+            " that workers can import"
+        )
+    if head.arguments is None:
+        raise ConfigurationError(
+            f"the arguments of {head.pipeline} are not data: give it text, numbers, lists, dataclasses at the top of"
+            " a module, or pydantic models"
+        )
+    return head
+
+
+def check_known(heads: Sequence[RunHead], known: Mapping[str, RunHead]) -> None:
+    """The same run put there twice is one run. Raises ReplayMismatchError for another one under an id that is taken."""
+    for head in heads:
+        there = known.get(head.run_id)
+        if there is not None:
+            check_same(there, head)

@@ -1,0 +1,42 @@
+"""Pipelines that other processes can find by their names: `tests/` is on the path."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from interlock import Grade, LLMCall, PipelineContext, pipeline
+
+
+@dataclass(frozen=True)
+class Letter:
+    name: str
+    pages: int = 1
+
+
+@pipeline
+async def double(ctx: PipelineContext, number: int) -> int:
+    return 2 * number
+
+
+@pipeline
+async def read(ctx: PipelineContext, letter: Letter) -> str:
+    return f"{letter.name}: {letter.pages}"
+
+
+@pipeline
+async def fails(ctx: PipelineContext) -> None:
+    raise ValueError("no good")
+
+
+@pipeline
+async def waits(ctx: PipelineContext, seconds: float) -> str:
+    await ctx.step(asyncio.sleep, seconds)
+    return "waited"
+
+
+@pipeline
+async def says(ctx: PipelineContext, text: str) -> str:
+    first = await ctx.run(LLMCall(f"Say {text}", model=Grade.SMALL, max_output_tokens=64))
+    second = await ctx.run(LLMCall(f"Say it again: {text}", model=Grade.SMALL, max_output_tokens=64))
+    return f"{first.text}|{second.text}"
