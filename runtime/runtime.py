@@ -138,6 +138,9 @@ class Runtime:
                 levels=None if settings.store is None else levels,
                 ledger=ledger,
             )
+            on_lost = getattr(book, "on_lost", None)
+            if on_lost is not None:
+                on_lost(in_this_loop(self._lose))
             self._dispatcher.keeping = await _keeping(self._dispatcher, credentials.redactor.redact)
         except BaseException:
             await uncancelled(book.close())
@@ -491,6 +494,8 @@ async def _open_book(settings: RuntimeSettings) -> Book:
         kept: Book = getattr(settings.journal, "book", None) or MemoryBook()
         return kept
     from .store.opening import open_book
+    from .store.sharing import warn_of_sharing
 
+    warn_of_sharing(settings.store, settings.databases)
     url, durability = settings.store, settings.store_durability
     return await asyncio.to_thread(open_book, url, durability=durability)

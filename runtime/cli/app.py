@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from . import queue_app
 from .failing import OneSentence, plain_errors
+from .runs_app import runs, stores
 
 app = typer.Typer(
     name="interlock",
@@ -21,6 +23,10 @@ catalogs = typer.Typer(help="Check and show the catalog of models.", no_args_is_
 app.add_typer(catalogs, name="catalog")
 decisions = typer.Typer(help="Measure decision models on examples whose answers are known.", no_args_is_help=True)
 app.add_typer(decisions, name="decisions")
+app.add_typer(runs, name="runs")
+app.add_typer(stores, name="store")
+app.command()(queue_app.submit)
+app.command()(queue_app.worker)
 
 Catalog = Annotated[Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")]
 STORE = "sqlite:///interlock.db"

@@ -28,6 +28,7 @@ def parse_period(text: str) -> timedelta:
 
 
 def show_calls(*, store: str, last: str | None, run: str | None, limit: int, as_json: bool) -> None:
+    from ..store.place import Place
     from ..store.reads import calls_in
 
     since = datetime.now(UTC) - parse_period(last) if last else None
@@ -39,7 +40,7 @@ def show_calls(*, store: str, last: str | None, run: str | None, limit: int, as_
 
     console = screen()
     if not rows:
-        console.print(f"No calls in {store}" + (f" in the last {last}." if last else "."))
+        console.print(f"No calls in {Place.of(store).name}" + (f" in the last {last}." if last else "."))
         return
     console.print(table(rows))
     console.print(totals(rows))

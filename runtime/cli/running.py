@@ -28,6 +28,7 @@ from interlock.errors import (
 
 from ..runtime import Runtime
 from ..settings import RuntimeSettings
+from ..store.place import Place
 from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import NewStore, check_currency, checked_cap, configured, dispose
@@ -82,7 +83,7 @@ class RunOptions:
         for flag, value in more.items():
             words += [flag, str(value)] if value is not None else []
         words += ["--skip-bad"] if self.skip_bad else []
-        words += ["--store", self.store] if self.store != RunOptions.store else []
+        words += ["--store", Place.of(self.store).name] if self.store != RunOptions.store else []
         return shlex.join(words)
 
 
@@ -225,7 +226,7 @@ class FileRun:
 
     async def _one(self, runtime: Runtime, line: Line, run_id: str, room: asyncio.Semaphore) -> None:
         try:
-            output = _plain(await runtime.run(self._pipeline(**self._arguments.fill(line)), run_id=run_id))
+            output = plain(await runtime.run(self._pipeline(**self._arguments.fill(line)), run_id=run_id))
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -295,7 +296,7 @@ def _is_of_the_setup(error: Exception) -> TypeGuard[InterlockError]:
     return isinstance(error, _OF_THE_SETUP) or type(error) is AdmissionError
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The result as JSON values. Raises ConfigurationError for what has no such form."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 

@@ -53,21 +53,31 @@ def _arguments(job: PipelineJob[Any]) -> str | None:
         return None  # it runs all the same; to go on with it elsewhere takes the job itself
 
 
-def pipeline_of(head: RunHead) -> PipelineJob[Any]:
-    """The job a run was begun with. Raises ConfigurationError saying what of it cannot be had again."""
+def pipeline_of(head: RunHead, pipeline: Pipeline[Any, Any] | None = None) -> PipelineJob[Any]:
+    """The job a run was begun with; of `pipeline`, where that is given, instead of the one it names.
+
+    Raises ConfigurationError saying what of it cannot be had again.
+    """
     lacking = f"run {head.run_id!r} cannot be begun again from its record alone"
-    if head.target is None or head.arguments is None:
-        what = "its pipeline is not at the top of a module" if head.target is None else "its arguments are not data"
+    if head.arguments is None or (head.target is None and pipeline is None):
+        what = "its arguments are not data" if head.arguments is None else "its pipeline is not at the top of a module"
         raise ConfigurationError(f"{lacking}: {what}. Give the job: runtime.resume(run_id, {head.pipeline}(...))")
-    module, _, name = head.target.partition(":")
+    if pipeline is None:
+        assert head.target is not None
+        pipeline = _imported(head.target, lacking)
+    given = loads(head.arguments, f"the arguments of run {head.run_id!r}")
+    return PipelineJob(pipeline, tuple(given["args"]), given["kwargs"])
+
+
+def _imported(target: str, lacking: str) -> Pipeline[Any, Any]:
+    module, _, name = target.partition(":")
     try:
         pipeline = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{lacking}: {head.target} is not there ({error})") from None
+        raise ConfigurationError(f"{lacking}: {target} is not there ({error})") from None
     if not isinstance(pipeline, Pipeline):
-        raise ConfigurationError(f"{lacking}: {head.target} is no pipeline any more")
-    given = loads(head.arguments, f"the arguments of run {head.run_id!r}")
-    return PipelineJob(pipeline, tuple(given["args"]), given["kwargs"])
+        raise ConfigurationError(f"{lacking}: {target} is no pipeline any more")
+    return pipeline
 
 
 def check_same(recorded: RunHead, now: RunHead, *, version: bool = True) -> None:

@@ -108,7 +108,7 @@ def begin(
     if row.status == RunStatus.RUNNING and row.owner not in (None, owner) and not owners.give_up(connection, row.owner):
         raise RunHeldError(f"run {head.run_id!r} is under way in another process ({row.owner}): wait, or stop that one")
     fence = row.fence + 1
-    over = dict.fromkeys(("ended_at", "value", "error_code", "error", "cancel_requested_at"))
+    over = dict.fromkeys(("ended_at", "value", "error_code", "error", "pause_requested_at", "cancel_requested_at"))
     values = {"owner": owner, "fence": fence, "status": str(RunStatus.RUNNING), "claimed_at": at, **over}
     if row.started_at is None:
         values["started_at"] = at

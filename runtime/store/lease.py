@@ -1,5 +1,7 @@
 """Lease: this process's life in the store, kept by a thread with a connection of its own, whatever the loop does.
 
+With each beat it reads what others want of this process's runs (a cancel, a pause): within 5 s with the usual TTL.
+
 While the store cannot be reached nothing is given up: whether the owner still lives is the store's to say. Once it says
 no (it was frozen for longer than its TTL, say), `on_lost` is called, once, from the thread; what the process still
 writes into the journal is refused by then.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock.errors import LeaseLostError
@@ -19,12 +21,21 @@ from .link import Link
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from .run_changes import Wanted
+
 T = TypeVar("T")
 
 log = logging.getLogger("interlock.runtime")
 
 #: Beats in one TTL: three may be lost.
 BEATS = 4
+
+
+def _beat(connection: Connection, owner: str) -> tuple[bool, Mapping[str, Wanted]]:
+    from . import owners
+    from .run_changes import wanted
+
+    return owners.beat(connection, owner), wanted(connection, owner)
 
 
 class Lease:
@@ -36,6 +47,8 @@ class Lease:
         #: Why it is over, where it was given up.
         self.lost: LeaseLostError | None = None
         self._listeners: list[Callable[[LeaseLostError], None]] = []
+        self._heed: Callable[[Mapping[str, Wanted]], None] | None = None
+        self._wanted: Mapping[str, Wanted] = {}
         self._lock = threading.Lock()
         self._ending, self._entered = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -56,6 +69,10 @@ class Lease:
             lost = self.lost
         if lost is not None:
             listener(lost)
+
+    def on_wanted(self, heed: Callable[[Mapping[str, Wanted]], None]) -> None:
+        """Call `heed`, from the thread, whenever what is wanted of this process's runs has changed: with all of it."""
+        self._heed = heed
 
     def stop(self) -> None:
         """Give everything up in good order. A store that is away is left to see the TTL pass."""
@@ -83,10 +100,14 @@ class Lease:
                 self.fence = owners.enter(connection, self.owner, who, self._ttl_s)
             self._entered.set()
             while not self._ending.wait(self._ttl_s / BEATS):
-                connection, living = self._try(connection, owners.beat)
-                if living is False:
+                connection, heard = self._try(connection, _beat)
+                if heard is None:
+                    continue
+                living, wanted = heard
+                if not living:
                     self._is_lost()
                     return
+                self._tell(wanted)
             self._try(connection, owners.leave)
         finally:
             if connection is not None:
@@ -107,6 +128,11 @@ class Lease:
                 self._link.drop(connection)
             return None, None
         return connection, answer
+
+    def _tell(self, wanted: Mapping[str, Wanted]) -> None:
+        if self._heed is not None and wanted != self._wanted:
+            self._wanted = wanted
+            self._heed(wanted)
 
     def _is_lost(self) -> None:
         error = LeaseLostError(

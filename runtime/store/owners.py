@@ -15,14 +15,14 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Float, and_, cast, false, func, literal, or_, select
 
 from .schema import owners
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Row
 
 #: How long an owner that says nothing is believed to live, seconds.
 TTL_S = 15.0
@@ -87,7 +87,7 @@ def enter(connection: Connection, owner: str, who: Incarnation, ttl_s: float = T
 def beat(connection: Connection, owner: str) -> bool:
     """Stay alive. False: it was given up, or has lapsed by now."""
     now, _ = _clock(connection)
-    statement = owners.update().where(owners.c.owner == owner, _alive(connection)).values(seen=now)
+    statement = owners.update().where(owners.c.owner == owner, is_alive(connection)).values(seen=now)
     return connection.execute(statement).rowcount > 0
 
 
@@ -98,25 +98,29 @@ def leave(connection: Connection, owner: str) -> None:
 
 def alive(connection: Connection, names: Collection[str]) -> set[str]:
     """Which of them live. On Postgres their rows are locked against being given up until the transaction ends."""
-    statement = select(owners.c.owner).where(owners.c.owner.in_(sorted(names)), _alive(connection))
+    statement = select(owners.c.owner).where(owners.c.owner.in_(sorted(names)), is_alive(connection))
     return set(connection.execute(statement.order_by(owners.c.owner).with_for_update(read=True)).scalars())
 
 
 def give_up(connection: Connection, owner: str) -> bool:
     """Whether `owner` is dead; then it stays so, and nothing it still writes counts."""
     row = connection.execute(
-        select(owners, _alive(connection).label("alive")).where(owners.c.owner == owner).with_for_update()
+        select(owners, is_alive(connection).label("alive")).where(owners.c.owner == owner).with_for_update()
     ).first()
     if row is None or row.lost:
         return True
-    who = Incarnation(host=row.host, place=row.place, pid=row.pid, born=row.born)
-    if row.alive and not who.gone:
+    if row.alive and not incarnation(row).gone:
         return False
     leave(connection, owner)
     return True
 
 
-def _alive(connection: Connection) -> ColumnElement[bool]:
+def incarnation(row: Row[Any]) -> Incarnation:
+    return Incarnation(host=row.host, place=row.place, pid=row.pid, born=row.born)
+
+
+def is_alive(connection: Connection) -> ColumnElement[bool]:
+    """The condition on a row of `owners`."""
     now, epoch = _clock(connection)
     # Later than now: from before the host was started anew, where the system does not tell one start from another.
     recent = and_(owners.c.seen > now - owners.c.ttl_s, owners.c.seen <= now)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .levels import Kept
     from .link import Link
     from .place import Place
+    from .run_changes import Wanted
 
 OnLost = Callable[[LeaseLostError], None]
 
@@ -46,6 +47,12 @@ class SqlBook:
         """Call `listener`, once and from another thread, when this process has been given up."""
         if self._lease is not None:
             self._lease.on_lost(listener)
+
+    def on_wanted(self, heed: Callable[[Mapping[str, Wanted]], None]) -> None:
+        """Call `heed`, from another thread, whenever what others want of this process's runs has changed: with all of
+        it, by the run's id. A run of which nothing is wanted any more is not named."""
+        if self._lease is not None:
+            self._lease.on_wanted(heed)
 
     def _call_row(self, row: CallRow) -> Row:
         return self._insert_call, call_values(row), None

@@ -139,7 +139,8 @@ def test_a_missing_credential(folder: Any, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("sqlite:///no/such/folder/interlock.db", ("no/such/folder/interlock.db cannot be opened", "does not exist")),
         ("sqlite:///catalog.yaml", ("catalog.yaml cannot be opened",)),
-        ("postgresql://someone:secret@127.0.0.1/x", ("of a kind this version cannot use",)),
+        ("mysql://someone:secret@127.0.0.1/x", ("of a kind this version cannot use",)),
+        ("postgresql://someone:secret@127.0.0.1:1/x", ("127.0.0.1:1/x cannot be opened", "Check that the server runs")),
         ("nonsense", ("the store's URL cannot be read",)),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -117,16 +116,16 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the TTL has to pass")
 async def test_b34_a_killed_process_gives_its_runs_back_at_once(store_url: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", CRASHER, store_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CRASHER, store_url, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    await asyncio.to_thread(process.stdout.readline)
+    assert await process.stdout.readline() == b"made\n"
     book = open_book(store_url)
     with pytest.raises(RunHeldError):
         await book.journal.begin(HEAD, owner=book.owner, reopen=[RunStatus.RUNNING])
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    await process.communicate()
     taken = await book.journal.begin(HEAD, owner=book.owner, reopen=[RunStatus.RUNNING])
     assert taken.claim is not None
     assert taken.claim.fence == 2
