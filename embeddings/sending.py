@@ -1,8 +1,8 @@
 """The requests of one call: several at once, and where the provider refuses one because of a text, that text found.
 
 A refused request is halved, and halved again, until the text stands alone: for one text among n that is about
-2 log2(n) requests more. Two texts that are refused alone while none has been taken say that it is not the texts:
-then the provider's own error is raised.
+2 log2(n) requests more. Texts that are refused alone, one after the other, while none has been taken say that it is not
+the texts: then the provider's own error is raised.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from .response import EmbeddingsResponse
 MOST_EXTRA_REQUESTS = 64
 # What a provider answers where the body is at fault.
 _OF_THE_BODY = frozenset({400, 413, 422})
+# So many texts that are refused, each in a request of its own, may be a coincidence.
+_FEW = 4
 
 #: Sends one request and keeps its vectors; the flag says that it is one more than was declared.
 Request = Callable[[Batch, bool], Awaitable[None]]
@@ -37,9 +39,10 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self.parts)
 
-    def name(self, part: int, error: UpstreamError) -> None:
+    def name(self, part: int, error: UpstreamError, *, most: int) -> None:
+        """`most` refused texts and not one that was taken: it is the request, and the search ends."""
         self.parts[part] = error
-        if not self.accepted and len(self.parts) > 1:
+        if not self.accepted and len(self.parts) >= most:
             raise next(iter(self.parts.values()))
 
     def error(
@@ -58,6 +61,13 @@ class Refusals:
         return TextRefusedError(f"{which} refused: {first}", **known)
 
 
+def is_of_the_body(error: BaseException) -> bool:
+    """Whether a provider refuses what a request holds, which may be one of its texts."""
+    if not isinstance(error, (InvalidRequestError, ContextWindowExceededError)):
+        return False
+    return error.sent and error.status in _OF_THE_BODY
+
+
 async def send_all(batches: Sequence[Batch], request: Request, counts: Sequence[int], *, at_once: int) -> Refusals:
     """Every batch sent, at most `at_once` at a time. The first failure stops the others and is raised; a refusal of
     the body is looked into when all have been sent. `counts` are the tokens of each part."""
@@ -70,8 +80,8 @@ async def send_all(batches: Sequence[Batch], request: Request, counts: Sequence[
         elif error is not None:
             if len(batches) == 1:
                 raise error
-            for part in batch.indexes:
-                refusals.name(part, error)
+            for part in batch.indexes:  # a refusal is quicker than an answer: those under way are waited for
+                refusals.name(part, error, most=max(at_once, _FEW))
 
     await _several(batches, one, at_once)
     for batch, error in refused:
@@ -86,7 +96,7 @@ async def _refusal(batch: Batch, request: Request, refusals: Refusals, *, furthe
     try:
         await request(batch, further)
     except (InvalidRequestError, ContextWindowExceededError) as error:
-        if not error.sent or error.status not in _OF_THE_BODY:
+        if not is_of_the_body(error):
             raise
         return error
     refusals.accepted += 1
@@ -144,7 +154,7 @@ class _Search:
             await self._halves(parts)
         else:
             self._done.update(parts)
-            self._found.name(parts[0], error)
+            self._found.name(parts[0], error, most=2)
             last = self._batch.indexes[-1]
             if not self._found.accepted and last not in self._done:
                 await self._part([last])  # whether anything is taken at all

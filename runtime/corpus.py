@@ -22,6 +22,7 @@ from interlock.catalog.words import Kind
 from interlock.embeddings.errors import TextError
 from interlock.embeddings.packing import Filling, counter, refusal, size_of
 from interlock.embeddings.purpose import EmbeddingPurpose
+from interlock.embeddings.sending import is_of_the_body
 from interlock.errors import InvalidRequestError
 
 from .context import PipelineContext
@@ -57,6 +58,8 @@ LOOK_UP = 1_000
 #: The most texts of a batch unless the call says otherwise, whatever the model would take: of 1,024 numbers each that
 #: is 2 MB of vectors.
 BATCH_TEXTS = 512
+#: How many texts in batches of their own may be refused before one was embedded.
+DOUBTS = 8
 #: How many batches are under way at once unless the call says otherwise, of several texts and of one.
 LIMIT, LIMIT_OF_SINGLES = 16, 64
 
@@ -147,12 +150,13 @@ async def embed_corpus(
 
     packer = _Packer[Id](_desk(runtime), spec, cuts=truncate or split is not None, batch_texts=batch_texts)
     feed = _batches(texts, packer, known)
+    doubts = _Doubts()
     outcomes = _outcomes(
         runtime, feed, lambda batch: call(batch.texts) if batch.texts else _Nothing(), limit or packer.limit
     )
     try:
         async for outcome in outcomes:
-            batch, response = await _answered(runtime, outcome, call)
+            batch, response = await _answered(runtime, outcome, call, doubts)
             done = _embedded(batch, response, packer.width)
             del outcome, batch, response  # while the caller stores one batch, its memory is not held twice
             yield done
@@ -301,15 +305,37 @@ def _outcomes(
     return Mapped(plan).outcomes()
 
 
+class _Doubts:
+    """Whether a text that is refused in a batch of its own is at fault, or what all are sent with: until one has been
+    embedded nobody knows, and a few are taken for texts at fault."""
+
+    def __init__(self) -> None:
+        self._left = DOUBTS
+
+    def embedded(self) -> None:
+        self._left = -1
+
+    def is_the_text(self, error: BaseException) -> bool:
+        if not is_of_the_body(error) or self._left == 0:
+            return False
+        self._left -= self._left > 0
+        return True
+
+
 async def _answered(
     runtime: Runtime | PipelineContext,
     outcome: MapOutcome[_Batch[Id], EmbeddingsResponse | None],
     call: Callable[[Sequence[str]], EmbeddingCall],
+    doubts: _Doubts,
 ) -> tuple[_Batch[Id], EmbeddingsResponse | None]:
     """The batch without the texts that were refused, and what was answered to the others."""
     batch, error = outcome.item, outcome.error
     if error is None:
+        if batch.texts:
+            doubts.embedded()
         return batch, outcome.result
+    if len(batch.texts) == 1 and doubts.is_the_text(error):
+        return batch.without([0], str(error)), None
     while isinstance(error, TextError):
         batch = batch.without(error.indexes, str(error))
         if error.kept is not None or not batch.texts:

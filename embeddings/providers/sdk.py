@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from interlock.admission.outcome import Dimension, ReportedLimit
@@ -93,7 +94,8 @@ class SdkEmbeddingsClient(AbstractEmbeddingsClient):
         return self.carried.limits_in(error)
 
     async def list_models(self) -> Sequence[ListedModel]:
-        return await self.carried.list_models()
+        """The account's models. By this key none of them converses."""
+        return [replace(model, chat=False) for model in await self.carried.list_models()]
 
     async def aclose(self) -> None:
         await self.carried.aclose()

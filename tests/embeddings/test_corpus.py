@@ -160,6 +160,23 @@ async def test_a_text_that_the_provider_refuses_does_not_cost_its_neighbours(pro
     assert [(refused.id, "not this one" in refused.reason) for refused in batches[0].refused] == [(2, True)]
 
 
+async def test_a_text_in_a_batch_of_its_own_may_be_refused_too(provider: Provider) -> None:
+    provider.bad["no"] = InvalidRequestError("not this one", status=400)
+    given = [(0, "no"), (1, "a"), *((number, "no") for number in range(2, 30)), (30, "b")]
+    async with Runtime(settings(max_batch_items=1)) as runtime:
+        batches = await all_of(embed_corpus(runtime, given, refused="keep"))
+    assert [id for batch in batches for id in batch.ids] == [1, 30]
+    assert [refused.id for batch in batches for refused in batch.refused] == [0, *range(2, 30)]
+
+
+async def test_a_corpus_of_which_nothing_is_taken_is_given_up(provider: Provider) -> None:
+    provider.bad["no"] = InvalidRequestError("dimensions: not for this model", status=400)
+    async with Runtime(settings(max_batch_items=1)) as runtime:
+        with pytest.raises(InvalidRequestError, match="dimensions"):
+            await all_of(embed_corpus(runtime, ((number, "no") for number in range(10_000)), refused="keep", limit=2))
+    assert len(provider.seen) < 20
+
+
 async def test_nothing_but_refused_texts_is_told_in_batches(provider: Provider) -> None:
     async with Runtime(settings()) as runtime:
         batches = await all_of(embed_corpus(runtime, [(n, "") for n in range(25)], refused="keep", batch_texts=10))

@@ -457,6 +457,15 @@ async def test_a_compatible_server_needs_an_address(bench: Bench) -> None:
         await embeddings.embed("hello")
 
 
+async def test_the_accounts_models_are_listed_and_none_of_them_converses(bench: Bench, wire: Wire) -> None:
+    async with SimulatedProvider(models=["amazon.titan-embed-text-v2:0", "a-chat-model"]) as listing:
+        bench.provider, before = listing, bench.provider
+        models = await bench.template(wire).list_models()
+        bench.provider = before
+    assert {"amazon.titan-embed-text-v2:0", "a-chat-model"} == {model.wire_model_id for model in models}
+    assert not any(model.chat for model in models)
+
+
 def test_every_hosted_key_is_tried() -> None:
     from interlock.clients.registry import provider_keys
 

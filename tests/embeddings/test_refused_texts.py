@@ -125,6 +125,18 @@ async def test_one_text_a_request_goes_many_at_once_and_names_the_refused(picky:
     assert len(caught.value.kept) == 39
 
 
+async def test_refusals_that_come_before_the_first_answer_name_their_texts_all_the_same(picky: Any) -> None:
+    client, embeddings, _ = picky([0, 1, 2], max_batch_items=1)
+    with pytest.raises(TextRefusedError, match="texts 0, 1, 2 are refused") as caught:
+        await embeddings.embed_batch([str(number) for number in range(20)])
+    assert caught.value.kept_indexes == tuple(range(3, 20))
+    client.bad = frozenset(map(str, range(1_000)))
+    with pytest.raises(InvalidRequestError) as caught:
+        await embeddings.embed_batch([str(number) for number in range(1_000)])
+    assert not isinstance(caught.value, TextRefusedError)
+    assert len(client.seen) < 20 + 200  # noticed long before the end
+
+
 async def test_at_once_is_bounded_by_the_pool_and_the_connections(picky: Any, make_environment: Any) -> None:
     from interlock.catalog.entry import Limits, ProviderSettings
 
