@@ -200,11 +200,12 @@ async def test_a_batch_that_fails_leaves_nothing_of_itself(place: Place) -> None
 async def test_many_at_once_lose_nothing(place: Place) -> None:
     documents, vectors = some(200)
     async with await place.open() as one, await place.open() as two:
-        parts = [range(start, start + 10) for start in range(0, 200, 10)]
+        parts = [list(range(start, start + 50)) for start in range(0, 200, 50)]
         writing = [
-            store.add([documents[i] for i in part], vectors[list(part)], model="m")
-            for part in parts
-            for store in (one, two)  # both write the same
+            store.add([documents[i] for i in part], vectors[part], model="m")
+            for _ in range(5)
+            for forward in parts
+            for store, part in ((one, forward), (two, forward[::-1]))  # both write the same, from both ends
         ]
         searching = [two.delete(["never there"]) for _ in range(5)]
         await asyncio.gather(*writing, *searching)

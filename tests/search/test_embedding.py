@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from search.places import Place
 
-from interlock import ModelResolutionError, Runtime, RuntimeSettings, SpendCapExceededError, StoreError
+from interlock import (
+    EmbeddingPurpose,
+    ModelResolutionError,
+    Runtime,
+    RuntimeSettings,
+    SpendCapExceededError,
+    StoreError,
+)
 from interlock.catalog import Catalog
 from interlock.runtime.search import (
     CollectionModelError,
@@ -70,6 +77,15 @@ async def test_a_question_finds_what_was_embedded(database: Place, settings: Any
     assert len(calls) == 3  # two batches and the question: each a row like a chat call
     assert totals.tokens == sum(call.record.usage.input_tokens or 0 for call in calls[:2])
     assert sum(totals.cost.values()) == sum(call.record.cost for call in calls[:2] if call.record.cost is not None) > 0
+
+
+async def test_a_question_is_embedded_as_one(database: Place, settings: Any) -> None:
+    async with Runtime(settings()) as runtime, await database.open() as collection:
+        await embed_documents(runtime, collection, DOCUMENTS[:1])
+        await search_documents(runtime, collection, TEXTS[0])
+        await runtime.embeddings().embed(TEXTS[0], EmbeddingPurpose.QUERY)
+        stored, asked, again = [call.record.request_hash for call in await runtime.calls()]
+    assert asked == again != stored  # the purpose is in what is hashed
 
 
 async def test_what_is_stored_and_unchanged_is_not_paid_for_again(database: Place, settings: Any) -> None:
