@@ -78,6 +78,8 @@ class Dispatcher:
         ledger: Ledger | None = None,
     ) -> None:
         self.levels, self.ledger = levels, ledger
+        #: Set when this process was given up.
+        self.lost: LeaseLostError | None = None
         self.keeping: Keeping | None = None  # set once it is open, where runs are journaled
         self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
@@ -357,6 +359,7 @@ class Dispatcher:
     def lose(self, error: LeaseLostError) -> None:
         """This process has been given up, and others have what it had: nothing it still does counts, so it stops."""
         log.error("%s", error)
+        self.lost = error
         self.admission.lose(error)
         for execution in list(self.live):
             execution.stop_for(error)

@@ -251,8 +251,9 @@ class Runtime:
         cost_cap: str | None = None,
         priority: int | None = None,
         workflow: str | None = None,
-    ) -> list[str]:
-        """Many at once, each with its run's id or None, in one transaction: all of them, or none."""
+    ) -> dict[str, bool]:
+        """Many at once, each with its run's id or None, in one transaction: all of them, or none. By the run's id,
+        whether it was put there now, or had been before."""
         from .worker.enqueueing import check_known, queued_head
 
         dispatcher, (queue, _) = self._open(), self._queue()
@@ -268,8 +269,9 @@ class Runtime:
             )
             for job, run_id in jobs
         ]
-        check_known(heads, await queue.put(heads, at))
-        return [head.run_id for head in heads]
+        known = await queue.put(heads, at)
+        check_known(heads, known)
+        return {head.run_id: head.run_id not in known for head in heads}
 
     def _queue(self) -> tuple[SqlQueue, Place]:
         from .store.place import Place

@@ -42,12 +42,16 @@ def load_function(target: str) -> Callable[..., Any]:
     raise ConfigurationError(f"{name} of {place} is no function but a {type(found).__name__}")
 
 
+def load_module(target: str) -> ModuleType:
+    """`pipelines.py` or `package.module`. Raises ConfigurationError like `load_pipeline`."""
+    return _from_file(Path(target)) if target.endswith(".py") else _from_name(target)
+
+
 def _module_of(target: str, what: str, example: str) -> tuple[str, ModuleType, str]:
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise ConfigurationError(f"{target!r} names no {what}: write {example}")
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-    return place, module, name
+    return place, load_module(place), name
 
 
 def _instead(name: str, known: list[str]) -> str:

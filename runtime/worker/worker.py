@@ -58,6 +58,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._waker = Waker(self._place)
         self._returned: set[str] = set()
+        self._lost: LeaseLostError | None = None
         self.claimed = self.done = self.failed = 0
 
     @property
@@ -79,6 +80,8 @@ class Worker:
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
+        if self._lost is not None:
+            raise self._lost
 
     # Claiming.
 
@@ -94,6 +97,10 @@ class Worker:
             await self._waker.wait(self._waker.every_s)
 
     async def _claim(self, most: int) -> int:
+        self._lost = self._lost or self._runtime._open().lost
+        if self._lost is not None:
+            self.stop()
+            return 0
         try:
             if not await self._queue.anything(self._runtime._now()):
                 return 0
@@ -127,7 +134,8 @@ class Worker:
             if self.settings.ended is not None:
                 self.settings.ended(run_id, handle)
         if isinstance(error, LeaseLostError):
-            self._stopping.set()
+            self._lost = error
+            self.stop()
         self._waker.woken.set()
 
     # Looking after.

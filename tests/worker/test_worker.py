@@ -129,7 +129,7 @@ async def test_a_run_that_fails_is_failed_and_the_others_go_on(store: str) -> No
 
 async def test_each_run_is_claimed_once_by_however_many_workers(store: str) -> None:
     async with Runtime(settings(store)) as one, Runtime(settings(store)) as two:
-        ids = await one.enqueue_all([(work.double(number), None) for number in range(60)])
+        ids = list(await one.enqueue_all([(work.double(number), None) for number in range(60)]))
         workers = await asyncio.gather(*[run_until_empty(r, concurrency=7) for r in (one, two)])
         assert sum(worker.claimed for worker in workers) == len(ids)
         assert {await status(one, run_id) for run_id in ids} == {"succeeded"}
