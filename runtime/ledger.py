@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from interlock.admission.ledger import Ledger
 
     from .settings import RuntimeSettings
+
+T = TypeVar("T")
 
 log = logging.getLogger("interlock.runtime")
 
@@ -61,15 +63,15 @@ def _ledger(settings: RuntimeSettings, on_lost: Callable[[LeaseLostError], None]
     return SQLiteLedger(beside(place.path), on_lost=on_lost, ttl_s=settings.lease_s)
 
 
-def in_this_loop(lose: Callable[[LeaseLostError], None]) -> Callable[[LeaseLostError], None]:
+def in_this_loop(hear: Callable[[T], None]) -> Callable[[T], None]:
     """The same, to be called from any thread."""
     loop = asyncio.get_running_loop()
 
-    def lost(error: LeaseLostError) -> None:
+    def heard(what: T) -> None:
         with suppress(RuntimeError):  # the loop is closed: nothing runs any more
-            loop.call_soon_threadsafe(lose, error)
+            loop.call_soon_threadsafe(hear, what)
 
-    return lost
+    return heard
 
 
 async def leave(ledger: Ledger) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ from .pipeline_job import PipelineJob
 from .runs import Run, cap_of
 from .settings import RuntimeSettings
 from .statistics import RuntimeStatistics
-from .store.book import Book, MemoryBook
+from .store.book import Book, MemoryBook, Shared
 from .store.rows import CallRow, RunRow
 from .uncancelled import uncancelled
 from .unsent import unsent_runs
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .journal.run import Keeping, RunJournal
     from .store.place import Place
     from .store.queue import SqlQueue
+    from .store.run_changes import Wanted
 
 R = TypeVar("R")
 
@@ -66,7 +67,8 @@ class Runtime:
         self.settings = settings or RuntimeSettings()
         self._dispatcher: Dispatcher | None = None
         self._opening = False
-        self._active_runs: set[str] = set()
+        self._active_runs: dict[str, JobHandle[Any] | None] = {}
+        self._paused: set[str] = set()  # of these, those that somebody else asked to pause
         #: What jobs share that belong to no run.
         self._plain_run = Run(caps=() if self.settings.cost_cap is None else (DEPLOYMENT,))
 
@@ -97,6 +99,21 @@ class Runtime:
     def _lose(self, error: LeaseLostError) -> None:
         if self._dispatcher is not None:
             self._dispatcher.lose(error)
+
+    def _heed(self, wanted: Mapping[str, Wanted]) -> None:
+        """What others ask of the runs of this process: all there is."""
+        for run_id, handle in list(self._active_runs.items()):
+            asked = wanted.get(run_id)
+            if handle is None or handle.done:
+                continue
+            if asked is not None and asked.cancel:
+                handle.cancel("somebody asked for it")
+            elif asked is not None and asked.pause:
+                self._paused.add(run_id)
+                handle.pause()
+            elif run_id in self._paused:
+                self._paused.discard(run_id)
+                handle.unpause()
 
     async def _enter_with(self, settings: RuntimeSettings, ledger: Ledger | None) -> None:
         cap = None if settings.cost_cap is None else parse_cap(settings.cost_cap)
@@ -138,9 +155,8 @@ class Runtime:
                 levels=None if settings.store is None else levels,
                 ledger=ledger,
             )
-            on_lost = getattr(book, "on_lost", None)
-            if on_lost is not None:
-                on_lost(in_this_loop(self._lose))
+            if isinstance(book, Shared):
+                book.on_wanted(in_this_loop(self._heed))
             self._dispatcher.keeping = await _keeping(self._dispatcher, credentials.redactor.redact)
         except BaseException:
             await uncancelled(book.close())
@@ -336,6 +352,8 @@ class Runtime:
             tolerate_failures=tolerate_failures,
         )
         if ended is not None:
+            if run.run_id is not None:
+                self._active_runs[run.run_id] = handle
             handle._execution.on_done(lambda: ended(handle))
         return handle
 
@@ -350,7 +368,7 @@ class Runtime:
         if run_id is not None:
             if run_id in self._active_runs:
                 raise RunHeldError(f"a run named {run_id!r} is under way: give each run an id of its own")
-            self._active_runs.add(run_id)
+            self._active_runs[run_id] = None
         caps, row, journal = self._plain_run.caps, None, None
         workflow = job_name(job) if piped else ""
         if isinstance(job, PipelineJob) and run_id is not None and dispatcher.keeping is not None:
@@ -387,7 +405,8 @@ class Runtime:
 
     def _end_run(self, dispatcher: Dispatcher, run: Run, row: RunRow | None, handle: JobHandle[Any]) -> None:
         if run.run_id is not None:
-            self._active_runs.discard(run.run_id)
+            self._active_runs.pop(run.run_id, None)
+            self._paused.discard(run.run_id)
             with suppress(ValueError):
                 dispatcher.spending.remove(cap_of(run.run_id))
         if row is None:
@@ -500,4 +519,4 @@ async def _open_book(settings: RuntimeSettings) -> Book:
 
     warn_of_sharing(settings.store, settings.databases)
     url, durability = settings.store, settings.store_durability
-    return await asyncio.to_thread(open_book, url, durability=durability)
+    return await asyncio.to_thread(open_book, url, durability=durability, ttl_s=settings.lease_s)

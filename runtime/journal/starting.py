@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,7 +38,7 @@ async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Ke
     await outcomes.prepare(telling)
     listen = getattr(dispatcher.book, "on_lost", None) if given is True else None
     if listen is not None:
-        listen(in_this_loop(lambda error: _lose(dispatcher, error)))
+        listen(in_this_loop(partial(_lose, dispatcher)))
 
     async def committed(run_id: str) -> Mapping[str, str]:
         return await outcomes.committed(telling, run_id) if telling else {}

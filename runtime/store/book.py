@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .rows import CallRow, RunRow
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from interlock.admission.memory import PoolMemory
 
     from .levels import Kept
+    from .run_changes import Wanted
 
 #: Rows that are kept where there is no store: enough for a look back, bounded for a long life.
 KEPT_WITHOUT_STORE = 10_000
@@ -43,6 +44,15 @@ class Book(Protocol):
 
     async def close(self) -> None:
         """Commit what is queued and let go."""
+        ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A book that other processes see too."""
+
+    def on_wanted(self, heed: Callable[[Mapping[str, Wanted]], None]) -> None:
+        """Call `heed`, from another thread, when what others ask of this process's runs has changed: with all of it."""
         ...
 
 

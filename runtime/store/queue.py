@@ -8,11 +8,13 @@ Postgres rows that another worker is about to claim are skipped, not waited for;
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, or_, select, text
+
+from interlock.errors import LeaseLostError
 
 from ..journal.protocol import Claim, RecordedRun, RunHead, RunStatus
 from . import journal_sql as sql, owners
@@ -28,15 +30,6 @@ if TYPE_CHECKING:
 #: What a Postgres server is told to tell workers that runs have been put there.
 CHANNEL = "interlock_runs"
 _HEAD = tuple(item.name for item in fields(RunHead))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What somebody asked of a run that is under way."""
-
-    run_id: str
-    cancel: bool
-    pause: bool
 
 
 class SqlQueue:
@@ -76,10 +69,6 @@ class SqlQueue:
         """Put back what dead owners had. Returns how many."""
         return await self._writer.run(_rescue)
 
-    async def wishes(self, run_ids: Collection[str]) -> list[Wish]:
-        """What was asked of these, where anything was, and of which one is wanted to go on."""
-        return await self._writer.read(lambda connection: _wishes(connection, run_ids))
-
     async def put_back(self, run_ids: Collection[str], at: datetime, *, later_s: float = 0.0, why: str = "") -> None:
         """Runs of this process that it cannot go on with: anybody may claim them, `later_s` from now on."""
         await self._writer.run(lambda connection: _put_back(connection, self.owner, run_ids, at, later_s, why))
@@ -117,6 +106,8 @@ def _free(at: datetime) -> Any:
 
 
 def _claim(connection: Connection, owner: str, most: int, at: datetime) -> list[tuple[RecordedRun, int]]:
+    if owner not in owners.alive(connection, {owner}):
+        raise LeaseLostError(f"this process ({owner}) was given up by the others: it can claim nothing any more")
     free = _free(at).limit(most).with_for_update(skip_locked=True)
     if connection.dialect.name != "postgresql":
         free = _free(at).limit(most)
@@ -157,18 +148,6 @@ def _rescue(connection: Connection) -> int:
     return count
 
 
-def _wishes(connection: Connection, run_ids: Collection[str]) -> list[Wish]:
-    found = connection.execute(
-        select(runs.c.run_id, runs.c.cancel_requested_at, runs.c.pause_requested_at).where(
-            runs.c.run_id.in_(list(run_ids))
-        )
-    )
-    return [
-        Wish(run_id=row.run_id, cancel=row.cancel_requested_at is not None, pause=row.pause_requested_at is not None)
-        for row in found
-    ]
-
-
 def _put_back(
     connection: Connection, owner: str, run_ids: Collection[str], at: datetime, later_s: float, why: str
 ) -> None:
@@ -177,8 +156,3 @@ def _put_back(
     ours = runs.update().where(runs.c.run_id.in_(list(run_ids)), runs.c.owner == owner)
     states = (str(RunStatus.RUNNING), str(RunStatus.CANCELLED))
     connection.execute(ours.where(runs.c.status.in_(states)).values(values))
-
-
-def again(head: RunHead, known: RunHead) -> bool:
-    """Whether two heads of one id are one run, asked for twice."""
-    return replace(head, started_at=known.started_at) == known

@@ -2,7 +2,8 @@
 nothing meanwhile.
 
 One loop claims: whatever there is room for, whenever it was woken, a run has ended, or it is time for a look. Another
-looks every two seconds at what was asked of its runs (cancel, pause), and at what workers that have died left behind.
+looks now and then at what workers that have died left behind. (What is asked of a run, to be cancelled or paused, every
+Runtime hears by itself.)
 `stop` drains: nothing more is claimed, what runs has `drain_s` to end, the rest goes back into the queue and goes on
 elsewhere from its journal.
 """
@@ -29,8 +30,8 @@ log = logging.getLogger("interlock.runtime")
 
 #: Runs claimed with one statement, at most.
 CLAIMED_AT_ONCE = 250
-#: Seconds between two looks at what was asked of the runs, and at what others have left behind.
-WISHES_EVERY_S, RESCUE_EVERY_S = 2.0, 5.0
+#: Seconds between two looks at what others have left behind.
+RESCUE_EVERY_S = 5.0
 #: What a run has to stop in an orderly way when it is handed back, before it is cancelled hard.
 HAND_BACK_S = 2.0
 #: A run that cannot be begun here (its code is not there) is left alone for so long.
@@ -105,6 +106,10 @@ class Worker:
             if not await self._queue.anything(self._runtime._now()):
                 return 0
             runs = await self._queue.claim(most, self._runtime._now())
+        except LeaseLostError as error:
+            self._lost = error
+            self.stop()
+            return 0
         except StoreError as error:
             log.warning("nothing could be claimed: %s", error)
             await asyncio.sleep(1.0)
@@ -141,31 +146,14 @@ class Worker:
     # Looking after.
 
     async def _look_after(self) -> None:
-        loop = asyncio.get_running_loop()
-        rescue_at = loop.time()
+        """What dead workers had goes back into the queue."""
         while True:
             try:
-                if self._running:
-                    for wish in await self._queue.wishes(list(self._running)):
-                        self._grant(wish.run_id, cancel=wish.cancel, pause=wish.pause)
-                if loop.time() >= rescue_at:
-                    rescue_at = loop.time() + RESCUE_EVERY_S
-                    if await self._queue.rescue():
-                        self._waker.woken.set()
+                if await self._queue.rescue():
+                    self._waker.woken.set()
             except StoreError as error:
                 log.warning("the queue could not be looked at: %s", error)
-            await asyncio.sleep(WISHES_EVERY_S)
-
-    def _grant(self, run_id: str, *, cancel: bool, pause: bool) -> None:
-        handle = self._running.get(run_id)
-        if handle is None:
-            return
-        if cancel:
-            handle.cancel("somebody asked for it")
-        elif pause:
-            handle.pause()
-        else:
-            handle.unpause()
+            await asyncio.sleep(RESCUE_EVERY_S)
 
     # The end.
 

@@ -15,7 +15,7 @@ from worker import queued_work as work
 from interlock import Runtime, RuntimeSettings, pipeline
 from interlock.clients.simulator import SeenRequest, SimulatedProvider
 from interlock.errors import ConfigurationError, ReplayMismatchError
-from interlock.runtime.worker import Worker, WorkerSettings, worker as worker_module
+from interlock.runtime.worker import Worker, WorkerSettings
 
 CATALOG = """\
 providers:
@@ -172,17 +172,14 @@ async def test_what_a_dead_worker_had_is_claimed_by_another(store: str) -> None:
 
 
 async def test_a_run_under_way_is_cancelled_from_another_process(store: str) -> None:
-    async with Runtime(settings(store)) as there, Runtime(settings(store)) as here, working(there):
+    async with Runtime(settings(store, lease_s=3)) as there, Runtime(settings(store)) as here, working(there):
         run_id = await here.enqueue(work.waits(60.0))
         await until(here, run_id, "running")
         await ask(here, run_id, "cancel_requested_at")
         assert await until(here, run_id, "cancelled", "failed") == "cancelled"
 
 
-async def test_a_paused_run_starts_nothing_until_it_goes_on(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_module, "WISHES_EVERY_S", 0.1)
+async def test_a_paused_run_starts_nothing_until_it_goes_on(store: str, tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def answer(request: SeenRequest) -> str:
@@ -193,7 +190,7 @@ async def test_a_paused_run_starts_nothing_until_it_goes_on(
     with SimulatedProvider(answer=answer).in_thread() as provider:
         catalog = tmp_path / "catalog.yaml"
         catalog.write_text(CATALOG.format(url=provider.base_url, rpm=6_000))
-        async with Runtime(settings(store, catalog=catalog)) as runtime, working(runtime) as worker:
+        async with Runtime(settings(store, catalog=catalog, lease_s=3)) as runtime, working(runtime) as worker:
             run_id = await runtime.enqueue(work.says("hello"))
             assert await asyncio.to_thread(begun.wait, 20)
             await ask(runtime, run_id, "pause_requested_at")
