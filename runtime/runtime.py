@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from uuid import uuid4
 
 from typing_extensions import Unpack
 
-from interlock.admission import Admission, Cap, SpendGate, SystemClock
+from interlock.admission import Cap
 from interlock.catalog import Catalog
 from interlock.catalog.pricing import parse_cap
 from interlock.catalog.spec import ModelSpec
@@ -23,26 +20,24 @@ from interlock.credentials import Chain
 from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, RunHeldError
 
 from .calls import CallSettings
-from .desk import ModelDesk, Surroundings
 from .direct import DirectDecisions, DirectEmbeddings, DirectLLM
 from .dispatcher import Dispatcher, check_unique
 from .handle import JobHandle
 from .job import Job, job_name
 from .journal.opening import Opening
 from .ledger import in_this_loop, leave, open_ledger
-from .levels import LevelKeeper
+from .opened import DEPLOYMENT, opened
 from .pipeline_job import PipelineJob
 from .runs import Run, cap_of
 from .settings import RuntimeSettings
 from .statistics import RuntimeStatistics
-from .store.book import Book, MemoryBook, Shared
+from .store.book import Shared
 from .store.rows import CallRow, RunRow
 from .uncancelled import uncancelled
 from .unsent import unsent_runs
 
 if TYPE_CHECKING:
     from interlock.admission import Explanation
-    from interlock.admission.ledger import Ledger
 
     from .journal.protocol import RecordedRun
     from .journal.run import Keeping, RunJournal
@@ -51,9 +46,6 @@ if TYPE_CHECKING:
     from .store.run_changes import Wanted
 
 R = TypeVar("R")
-
-#: The name of the cost cap of a whole Runtime.
-DEPLOYMENT = "deployment"
 
 
 class Runtime:
@@ -88,13 +80,16 @@ class Runtime:
     async def _enter(self, settings: RuntimeSettings) -> None:
         check_unique([provider.name for provider in settings.databases], "databases")
         check_unique([account.name for account in settings.accounts], "accounts")
+        self._credentials = settings.credentials or Chain.default()
         ledger = await uncancelled(open_ledger(settings, in_this_loop(self._lose)))
         try:
-            await self._enter_with(settings, ledger)
+            self._dispatcher = await opened(settings, self._credentials, ledger)
         except BaseException:
             if ledger is not None:
                 await uncancelled(leave(ledger))
             raise
+        if isinstance(self._dispatcher.book, Shared):
+            self._dispatcher.book.on_wanted(in_this_loop(self._heed))
 
     def _lose(self, error: LeaseLostError) -> None:
         if self._dispatcher is not None:
@@ -114,54 +109,6 @@ class Runtime:
             elif run_id in self._paused:
                 self._paused.discard(run_id)
                 handle.unpause()
-
-    async def _enter_with(self, settings: RuntimeSettings, ledger: Ledger | None) -> None:
-        cap = None if settings.cost_cap is None else parse_cap(settings.cost_cap)
-        clock = settings.clock or SystemClock()
-        wall = settings.wall or _utc_now
-        rng = random.Random(settings.seed)
-        credentials = settings.credentials or Chain.default()
-        admission = Admission(clock, jitter=rng.random, freeze=settings.freeze, wall=wall, ledger=ledger)
-        desk = ModelDesk(
-            _catalog(settings),
-            Surroundings(
-                credentials=credentials,
-                clock=clock,
-                wall=wall,
-                jitter=rng.random,
-                keep_text=settings.keep_text,
-                models=settings.models,
-            ),
-            admission,
-            settings.models.picker() if settings.models.picker is not None else None,
-        )
-        spending = SpendGate()
-        if cap is not None:
-            spending.add(Cap(name=DEPLOYMENT, amount=cap[0], currency=cap[1]))
-        book = await uncancelled(_open_book(settings))
-        levels = LevelKeeper(admission, book, clock=clock, wall=wall, owner=uuid4().hex, keeps=desk.outlives)
-        try:
-            if settings.store is not None:
-                await uncancelled(levels.open())
-            self._dispatcher = Dispatcher(
-                settings,
-                clock=clock,
-                wall=wall,
-                rng=rng,
-                admission=admission,
-                spending=spending,
-                desk=desk,
-                book=book,
-                levels=None if settings.store is None else levels,
-                ledger=ledger,
-            )
-            if isinstance(book, Shared):
-                book.on_wanted(in_this_loop(self._heed))
-            self._dispatcher.keeping = await _keeping(self._dispatcher, credentials.redactor.redact)
-        except BaseException:
-            await uncancelled(book.close())
-            raise
-        self._credentials = credentials
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -473,23 +420,12 @@ class Runtime:
         return self._open().desk.catalog
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _told(error: BaseException) -> str:
     """What a user's error says; its class where its own `__str__` fails."""
     try:
         return str(error)
     except Exception:
         return type(error).__name__
-
-
-def _catalog(settings: RuntimeSettings) -> Catalog:
-    given = settings.catalog
-    if given is None:
-        return Catalog.default()
-    return given if isinstance(given, Catalog) else Catalog.load(Path(given))
 
 
 async def _result(handle: JobHandle[R]) -> R:
@@ -501,22 +437,3 @@ async def _result(handle: JobHandle[R]) -> R:
             handle.cancel()
             await uncancelled(handle._execution.settled(), arrives=True)
         raise
-
-
-async def _keeping(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Keeping | None:
-    """What runs are journaled with; None where they are not."""
-    from .journal.starting import keeping_of
-
-    return await keeping_of(dispatcher, redact)
-
-
-async def _open_book(settings: RuntimeSettings) -> Book:
-    if settings.store is None:
-        kept: Book = getattr(settings.journal, "book", None) or MemoryBook()
-        return kept
-    from .store.opening import open_book
-    from .store.sharing import warn_of_sharing
-
-    warn_of_sharing(settings.store, settings.databases)
-    url, durability = settings.store, settings.store_durability
-    return await asyncio.to_thread(open_book, url, durability=durability, ttl_s=settings.lease_s)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.errors import ConfigurationError, InterlockError, SpendCapExceededError
 
-from ..runtime import DEPLOYMENT
+from ..opened import DEPLOYMENT
 from .failing import sentence
 
 MOST_KINDS = 5  # codes named at the end
