@@ -18,9 +18,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
-import asyncpg
-
-from interlock.errors import LedgerUnavailableError
+from interlock.errors import ConfigurationError, LedgerUnavailableError
 
 from . import cold, rules
 from .base import BaseLedger
@@ -40,6 +38,11 @@ from .postgres_rules import ALL_GRANTED, IRREGULAR, LAPSED, LOST, NAME, STALE, U
 from .postgres_schema import STATEMENTS
 from .rows import PoolBook
 from .wire import pool_states, reply
+
+try:
+    import asyncpg
+except ModuleNotFoundError as error:
+    raise ConfigurationError("a ledger in PostgreSQL needs asyncpg: pip install 'interlock[postgres]'") from error
 
 CALL = f"select * from {NAME}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 NOW = "select interlock_ledger_now()"
@@ -89,7 +92,8 @@ class Link:
             raise LedgerUnavailableError("the ledger's database cannot be reached; it is tried again in a moment")
         self._not_before = monotonic() + self._wait_s * (0.5 + random.random())
         self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
-        self._connection = await asyncpg.connect(
+        connect: Any = asyncpg.connect
+        self._connection = await connect(
             self._dsn, timeout=CONNECT_S, command_timeout=ANSWER_S, statement_cache_size=self._cached
         )
         self.made += 1

@@ -31,21 +31,27 @@ class Ledger(Protocol):
 
     async def open(self) -> None:
         """Connect, make the tables that are missing, enter as an owner, start the thread that keeps it alive."""
+        ...
 
     async def register(self, terms: Sequence[PoolTerms]) -> Sequence[PoolState]:
         """Make these pools, or bring them to these limits with their levels kept. Again whenever the limits change.
 
-        A pool must be registered (by anyone) before a message names it: else KeyError, and the message changes nothing.
+        A pool must be registered (by anyone) before a message names it: else UnknownPoolError, and nothing changes.
         """
+        ...
 
     async def exchange(self, message: Message) -> Reply:
         """Say one message and hear its reply."""
+        ...
 
     async def heartbeat(self) -> None:
         """Stay alive, and give back what dead owners held. The thread does so every quarter of the TTL."""
+        ...
 
     async def leave(self) -> None:
         """Give back everything at once: slots, claims, the owner itself. What was spent only refills."""
+        ...
 
     async def close(self) -> None:
         """Stop the thread and disconnect. Without `leave` before, it is as if the process had died."""
+        ...

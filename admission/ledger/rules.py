@@ -258,7 +258,7 @@ class Desk:
     @property
     def plain(self) -> bool:
         """Nobody else has a claim, and nothing is owed: what is there can be taken in any order."""
-        return not self.claims and not any([level.owed for level in self.pool.levels])
+        return not self.claims and not any(level.owed for level in self.pool.levels)
 
     def holds(self, sums: tuple[Sequence[float], int], count: int) -> bool:
         """Whether all of it fits, of `count` asks together."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from ledger.houses import TTL_S, House, Owner, ask, over, part
 
-from interlock.errors import LeaseLostError
+from interlock.admission.ledger.owners import Heart
+from interlock.errors import LeaseLostError, LedgerUnavailableError
 
 LEASE_S, BEAT_S = 0.75 * TTL_S, TTL_S / 4
 
@@ -128,3 +132,42 @@ async def test_one_that_is_not_open_says_so(house: House) -> None:
     with pytest.raises(RuntimeError, match="open"):
         await owner.state()
     await owner.ledger.close()
+
+
+async def test_the_heart_beats_while_the_loop_is_blocked(house: House) -> None:
+    owner, other = await house.enter(beats=True, ttl_s=0.2), await house.enter(ttl_s=0.2)
+    heart: Heart = owner.ledger._heart  # type: ignore[attr-defined]
+    beat, beaten = heart._beat, threading.Semaphore(0)
+
+    def counted(revive: bool) -> None:
+        beat(revive)
+        beaten.release()
+
+    heart._beat = counted
+    for _ in range(3):  # 0.14 of a lease of 0.15, each time
+        await house.advance(0.14)
+        await other.ledger.heartbeat()
+        for _ in range(2):  # the second one began after the clock had moved
+            assert beaten.acquire(timeout=10)  # and the loop is blocked
+    assert (await owner.say(watch=())).granted == ()
+
+
+async def test_a_heart_that_cannot_be_heard_goes_on_and_one_that_is_lost_stops(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers: list[Exception | None] = [LedgerUnavailableError("away"), ValueError("odd"), None, LeaseLostError("gone")]
+    done, lost = threading.Event(), list[LeaseLostError]()
+
+    def beat(revive: bool) -> None:
+        assert revive
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    heart = Heart("someone", 0.04, beat, done.set, lost.append)
+    heart.start()
+    assert await asyncio.to_thread(done.wait, 10)
+    heart.stop()
+    assert not answers
+    assert [str(error) for error in lost] == ["gone"]
+    assert "a heartbeat of someone failed" in caplog.text

@@ -286,3 +286,15 @@ async def test_terms_with_other_dimensions_take_asks_that_are_under_way(house: H
     await owner.say(ask(part(200)), settles=[over(100, used=50)])
     names = [level.dimension for level in (await owner.state()).levels]
     assert names == ["input_tokens", "requests"]
+
+
+async def test_time_never_goes_back_for_a_pool(house: House) -> None:
+    owner = await house.with_pool(tpm=600)
+    await owner.say(ask(part(300)))
+    await owner.say(settles=[over(300)])
+    await house.advance(11)
+    assert await owner.free() == pytest.approx(400)
+    await house.advance(-5)
+    assert await owner.free() == pytest.approx(400)
+    await house.advance(6)
+    assert await owner.free() == pytest.approx(410)
