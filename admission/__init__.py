@@ -25,6 +25,7 @@
     outcome.py      how a call ended, as admission needs to know it
     permit.py       the protocol of a permit, for whoever sends
     clock.py        the clocks
+    ledger/         the shared ledger, where several processes draw on one pool
     virtual.py      an event loop of virtual time (imported by whoever wants one)
 
 Above it stand clients, embeddings, decisions and runtime, which may import it; it imports the catalog's values and the
