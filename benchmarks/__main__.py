@@ -19,6 +19,9 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "demo": (),
     "plan": (),
     "search": (),
+    "ledger": (),
+    "journal": (),
+    "workers": (),
 }
 
 

@@ -8,6 +8,7 @@
     running     `interlock run`; arguments: from a line to the pipeline's parameters; watching: its progress bar
     configuring its settings; interrupts: Ctrl-C while it runs; telling: what it says at its end
     embed       `interlock embed`; documents: from lines to documents; search: `interlock search`
+    runs        `interlock runs`; queue: `interlock submit` and `interlock worker`
     calls       `interlock calls`
     catalog     `interlock catalog check | show`
     demo        `interlock demo`
