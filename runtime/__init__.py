@@ -17,6 +17,7 @@
     database       DatabaseProvider, and a job's transaction; threads: synchronous code
     runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
     store/         the records and the runs, in SQLite
+    journal/       what every step of a pipeline came to, and how a run that was cut off goes on
     telemetry/     spans and meters
     search/        what was embedded, kept and searched
     plan/          a forecast on virtual time; discovery/ what the credentials can call
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from .database import DatabaseProvider as DatabaseProvider, DatabaseSession as DatabaseSession
     from .handle import JobHandle as JobHandle
     from .job import Job as Job
+    from .journal.memory import MemoryJournal as MemoryJournal
+    from .journal.names import journaled_as as journaled_as
     from .mapping import MapOutcome as MapOutcome, Mapped as Mapped
     from .model_calls import DecisionCall as DecisionCall, EmbeddingCall as EmbeddingCall
     from .pipeline_job import Pipeline as Pipeline, PipelineJob as PipelineJob, pipeline as pipeline
@@ -65,6 +68,8 @@ _PLACES = {
     "handle": "JobHandle",
     "job": "Job",
     "mapping": "MapOutcome Mapped",
+    "journal.memory": "MemoryJournal",
+    "journal.names": "journaled_as",
     "model_calls": "DecisionCall EmbeddingCall",
     "context": "PipelineContext",
     "pipeline_job": "Pipeline PipelineJob pipeline",

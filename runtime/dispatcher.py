@@ -154,7 +154,6 @@ class Dispatcher:
         execution = self.execution_class(
             self, job, run, step_id=step_id, priority=run.priority, workflow=job.workflow or run.workflow
         )
-        self.counts.replayed += 1
         execution.replayed(outcome)
         return execution
 

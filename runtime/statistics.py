@@ -81,6 +81,9 @@ class Counts:
     def end(self, state: JobState) -> None:
         self.ended[state] = self.ended.get(state, 0) + 1
 
+    def read_back(self) -> None:
+        self.replayed += 1
+
     def repeat(self, why: str) -> None:
         self.again[why] = self.again.get(why, 0) + 1
 

@@ -73,6 +73,7 @@ class Keeping:
     catalog: Callable[[], Catalog]
     committed: Callable[[str], Awaitable[Mapping[str, str]]]
     counted: Callable[[Again], None]
+    replayed: Callable[[], None]
     recorded: Callable[[CallRow], None]
 
 
@@ -213,6 +214,7 @@ class RunJournal:
 
     def _replayed(self, recorded: RecordedStep) -> Outcome[Any]:
         self._read.replayed.add(recorded.step_id)
+        self._keeping.replayed()
         value = None
         if recorded.value is not None:
             value = loads(recorded.value, f"step {recorded.step_id!r} ({recorded.job}) of run {self.head.run_id!r}")
@@ -222,6 +224,7 @@ class RunJournal:
         """It was committed in the user's database, and the process ended before that was known here."""
         text = self._read.committed[step_id]
         value = loads(text, f"step {step_id!r} ({name}) as the user's database has it")
+        self._keeping.replayed()
         attempt = 0 if recorded is None else recorded.attempt
         self._write_outcome(step_id, name, fingerprint, StepStatus.SUCCEEDED, text, attempt=attempt, copied=True)
         return Outcome(value=value)

@@ -51,6 +51,7 @@ async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Ke
         catalog=lambda: dispatcher.desk.catalog,
         committed=committed,
         counted=dispatcher.counts.repeat,
+        replayed=dispatcher.counts.read_back,
         recorded=dispatcher.counts.add,
     )
 
