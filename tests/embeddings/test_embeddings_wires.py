@@ -412,7 +412,7 @@ async def test_a_server_that_is_not_there_costs_nothing(bench: Bench, wire: Wire
 
 
 @wires(lambda wire: wire.id != "vertex-embeddings")
-async def test_b22_a_key_that_was_replaced_is_tried_again_and_no_secret_leaves(bench: Bench, wire: Wire) -> None:
+async def test_b75_a_key_that_was_replaced_is_tried_again_and_no_secret_leaves(bench: Bench, wire: Wire) -> None:
     embeddings, seat = bench.client(wire)
     await embeddings.embed("hello")
     bench.environ["TEST_KEY"] = bench.environ["TEST_AWS_SECRET_ACCESS_KEY"] = "sk-the-next-secret-key-9876543210"
