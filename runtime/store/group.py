@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-    from sqlalchemy.sql import Executable
+
+    from .prepared import Prepared
 
 #: One row for a statement, and what it is a row of: two rows of one key are written in the order of their coming. None
 #: for rows that are only added.
-Row = tuple["Executable", Mapping[str, Any], Hashable]
+Row = tuple["Prepared", Mapping[str, Any], Hashable]
 
 
 class Work:
@@ -63,7 +64,7 @@ def write(connection: Connection, group: Sequence[Work], check: Check) -> list[W
         if work.ends:
             over.add(work.claim)
     for statement, rows in plan.batches:
-        connection.execute(statement, rows)
+        statement.execute(connection, rows)
     return refused
 
 
@@ -73,7 +74,7 @@ class Plan:
     __slots__ = ("_last", "batches")
 
     def __init__(self) -> None:
-        self.batches: list[tuple[Executable, list[Mapping[str, Any]]]] = []
+        self.batches: list[tuple[Prepared, list[Mapping[str, Any]]]] = []
         self._last: dict[Hashable, int] = {}  # the batch in which a key was written last
 
     def add(self, row: Row) -> None:

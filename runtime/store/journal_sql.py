@@ -15,15 +15,16 @@ from interlock.errors import RunHeldError
 
 from ..journal.protocol import Claim, RecordedRun, RecordedStep, RunEnd, RunHead, RunStatus, StepStatus
 from . import owners
-from .schema import calls, runs, steps
-from .sql import insert_for, upsert
+from .prepared import Prepared, insert_for, prepared_insert
+from .schema import calls, owners as owner_rows, runs, steps
 from .text import storable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
-    from sqlalchemy.sql import Executable
 
 _HEAD = tuple(item.name for item in fields(RunHead))
+_CLAIMED = ("status", "owner", "fence", "claimed_at", "created_at")
+_ALL_OF_A_STEP = tuple(column.name for column in steps.columns)
 _COUNTED = ("status", "known_calls", "unknown_calls")
 _STEP = tuple(item.name for item in fields(RecordedStep) if item.name not in _COUNTED)
 #: The outcome of a call that was on its way when its process died.
@@ -36,12 +37,12 @@ KnownCalls = dict[tuple[str | None, int], tuple[int, int]]
 
 
 @cache
-def insert_run(dialect: str) -> Executable:
-    return runs.insert()
+def insert_run(dialect: str) -> Prepared:
+    return prepared_insert(dialect, runs, (*_HEAD, *_CLAIMED))
 
 
 @cache
-def upsert_intent(dialect: str) -> Executable:
+def upsert_intent(dialect: str) -> Prepared:
     names = ("fingerprint", "job", "status", "attempt", "requests", "again", "begun_at")
     over = {"value": None, "error_code": None, "ended_at": None, "copied": False}
 
@@ -49,26 +50,26 @@ def upsert_intent(dialect: str) -> Executable:
         counted = {"tries": steps.c.tries + 1, "repeats": steps.c.repeats + new.repeats}
         return {**{name: new[name] for name in names}, **over, **counted}
 
-    return upsert(dialect, steps, changes)
+    return prepared_insert(dialect, steps, _ALL_OF_A_STEP, changes)
 
 
 @cache
-def upsert_outcome(dialect: str) -> Executable:
+def upsert_outcome(dialect: str) -> Prepared:
     names = ("fingerprint", "job", "status", "attempt", "value", "error_code", "ended_at", "copied")
-    return upsert(dialect, steps, lambda new: {name: new[name] for name in names})
+    return prepared_insert(dialect, steps, _ALL_OF_A_STEP, lambda new: {name: new[name] for name in names})
 
 
 @cache
-def end_run(dialect: str) -> Executable:
+def end_run(dialect: str) -> Prepared:
     names = ("status", "ended_at", "value", "error_code", "error")
     values = {name: bindparam(f"new_{name}", type_=runs.c[name].type) for name in names}
-    return runs.update().where(runs.c.run_id == bindparam("of", type_=runs.c.run_id.type)).values(values)
+    statement = runs.update().where(runs.c.run_id == bindparam("of", type_=runs.c.run_id.type)).values(values)
+    return Prepared(statement, ("of", *(f"new_{name}" for name in names)))
 
 
 def head_values(head: RunHead, owner: str, at: datetime) -> dict[str, Any]:
     values = {name: getattr(head, name) for name in _HEAD}
-    claimed = {"status": str(RunStatus.RUNNING), "owner": owner, "fence": 1, "claimed_at": at, "created_at": at}
-    return {**values, **claimed}
+    return {**values, **dict(zip(_CLAIMED, (str(RunStatus.RUNNING), owner, 1, at, at), strict=True))}
 
 
 # Who may write.
@@ -76,22 +77,30 @@ def head_values(head: RunHead, owner: str, at: datetime) -> dict[str, Any]:
 
 def lost_claims(connection: Connection, claims: Collection[Claim]) -> set[Claim]:
     """Those whose run has changed hands or ended, or whose owner has lapsed."""
-    living = owners.alive(connection, {claim.owner for claim in claims})
-    held = _held(connection, sorted({claim.run_id for claim in claims}))
-    return {
-        claim for claim in claims if claim.owner not in living or held.get(claim.run_id) != (claim.owner, claim.fence)
-    }
-
-
-def _held(connection: Connection, run_ids: list[str]) -> dict[str, tuple[str, int]]:
-    """Who has each of the runs that are under way."""
-    question = select(runs.c.run_id, runs.c.owner, runs.c.fence).where(runs.c.status == str(RunStatus.RUNNING))
-    if connection.dialect.name == "postgresql":  # one statement whatever their number
-        wanted = bindparam("wanted", [storable(name) for name in run_ids], type_=ARRAY(Text))
-        question = question.where(runs.c.run_id == func.any(wanted))
+    names, run_ids = {claim.owner for claim in claims}, {claim.run_id for claim in claims}
+    if connection.dialect.name == "postgresql":
+        wanted = {"names": sorted(names), "run_ids": sorted(storable(run_id) for run_id in run_ids)}
+        found = connection.execute(_held_by_the_living(connection), wanted)
     else:
-        question = question.where(runs.c.run_id.in_(run_ids))
-    return {row.run_id: (row.owner, row.fence) for row in connection.execute(question)}
+        living = owners.alive(connection, names)
+        found = connection.execute(_HELD.where(runs.c.run_id.in_(sorted(run_ids)), runs.c.owner.in_(sorted(living))))
+    held = {row.run_id: (row.owner, row.fence) for row in found}
+    return {claim for claim in claims if held.get(claim.run_id) != (claim.owner, claim.fence)}
+
+
+_HELD = select(runs.c.run_id, runs.c.owner, runs.c.fence).where(runs.c.status == str(RunStatus.RUNNING))
+_BY_THE_LIVING: list[Any] = []
+
+
+def _held_by_the_living(connection: Connection) -> Any:
+    """One statement, however many are asked about. Who is named as living is locked: a run changes hands only once its
+    owner has been given up, so the runs need no lock of their own."""
+    if not _BY_THE_LIVING:
+        living = owners.living(connection, owner_rows.c.owner == func.any(bindparam("names", type_=ARRAY(Text))))
+        these = living.with_for_update(read=True).cte("living")
+        wanted = runs.c.run_id == func.any(bindparam("run_ids", type_=ARRAY(Text)))
+        _BY_THE_LIVING.append(_HELD.where(wanted, runs.c.owner == these.c.owner))
+    return _BY_THE_LIVING[0]
 
 
 def begin(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.admission.memory import PoolMemory, lower
 
+from .prepared import insert_for
 from .schema import levels
-from .sql import insert_for
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row

@@ -22,7 +22,7 @@ from sqlalchemy import Float, and_, cast, false, func, literal, or_, select
 from .schema import owners
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
 #: How long an owner that says nothing is believed to live, seconds.
 TTL_S = 15.0
@@ -98,8 +98,13 @@ def leave(connection: Connection, owner: str) -> None:
 
 def alive(connection: Connection, names: Collection[str]) -> set[str]:
     """Which of them live. On Postgres their rows are locked against being given up until the transaction ends."""
-    statement = select(owners.c.owner).where(owners.c.owner.in_(sorted(names)), is_alive(connection))
-    return set(connection.execute(statement.order_by(owners.c.owner).with_for_update(read=True)).scalars())
+    statement = living(connection, owners.c.owner.in_(sorted(names)))
+    return {row.owner for row in connection.execute(statement.with_for_update(read=True))}
+
+
+def living(connection: Connection, which: ColumnElement[bool]) -> Select[Any]:
+    """The question for the names of those that live, always asked in one order."""
+    return select(owners.c.owner).where(which, is_alive(connection)).order_by(owners.c.owner)
 
 
 def give_up(connection: Connection, owner: str) -> bool:

@@ -10,14 +10,12 @@ from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
 from interlock.clients.record import CallRecord
 
+from .prepared import Prepared, insert_for as insert_for, prepared_insert
 from .rows import CallRow, RunRow
-from .schema import runs
+from .schema import calls, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sqlalchemy import Row, Table
-    from sqlalchemy.sql import Executable
+    from sqlalchemy import Row
 
 _OWN = tuple(item.name for item in fields(CallRow) if item.name != "record")
 _RECORD = tuple(item.name for item in fields(CallRecord) if item.name not in ("usage", "kind"))
@@ -44,29 +42,15 @@ def call_row(found: Row[Any]) -> CallRow:
     return CallRow(record=record, **{name: values[name] for name in _OWN})
 
 
-def insert_for(dialect: str) -> Any:
-    """The `insert` that knows ON CONFLICT: each database has one of its own, and they are used alike."""
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
-        return postgresql.insert
-    from sqlalchemy.dialects import sqlite
-
-    return sqlite.insert
-
-
-def upsert(dialect: str, table: Table, changes: Callable[[Any], Mapping[str, Any]]) -> Executable:
-    """Insert a row, or change the one that has its key: `changes` are made from the row that was to be inserted."""
-    statement = insert_for(dialect)(table)
-    keys = [column.name for column in table.primary_key]
-    made: Executable = statement.on_conflict_do_update(index_elements=keys, set_=changes(statement.excluded))
-    return made
+@cache
+def insert_call(dialect: str) -> Prepared:
+    return prepared_insert(dialect, calls, [column.name for column in calls.columns if column.name != "id"])
 
 
 @cache
-def upsert_run(dialect: str) -> Executable:
+def upsert_run(dialect: str) -> Prepared:
     names = ("status", "ended_at", "error_code", "error", "started_at")
-    return upsert(dialect, runs, lambda new: {name: new[name] for name in names})
+    return prepared_insert(dialect, runs, (*_RUN, "created_at"), lambda new: {name: new[name] for name in names})
 
 
 def run_values(row: RunRow) -> dict[str, Any]:

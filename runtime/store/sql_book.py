@@ -14,8 +14,7 @@ from .journal import SqlJournal
 from .journal_sql import lost_claims
 from .queue import SqlQueue
 from .rows import CallRow, RunRow
-from .schema import calls
-from .sql import call_values, run_values, upsert_run
+from .sql import call_values, insert_call, run_values, upsert_run
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class SqlBook:
 
     def __init__(self, link: Link, place: Place, owner: str, lease: Lease | None = None) -> None:
         self.owner, self._lease = owner, lease
-        self._insert_call = calls.insert()
+        self._insert_call = insert_call(place.kind)
         self._upsert_run = upsert_run(place.kind)
         self._writer = Writer(link, place.name, lost_claims)
         self.journal = SqlJournal(self._writer, place.kind, self._call_row, owner)

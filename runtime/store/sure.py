@@ -14,6 +14,7 @@ import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
@@ -24,7 +25,7 @@ from .link import Link
 from .place import reason
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Update
 
 T = TypeVar("T")
 
@@ -36,6 +37,16 @@ FIRST_DELAY_S, LAST_DELAY_S = 0.05, 2.0
 CLOSING_PATIENCE_S = 10.0
 #: A writer's row that nobody has touched for so long was left by a process that died.
 LEFT_BEHIND = timedelta(days=1)
+
+
+@cache
+def _marking() -> Update:
+    from sqlalchemy import bindparam
+
+    from .schema import commits
+
+    here = commits.c.writer == bindparam("of")
+    return commits.update().where(here).values(number=bindparam("now"), at=bindparam("when"))
 
 
 class Sure:
@@ -149,10 +160,8 @@ class Sure:
 
     def _mark(self, connection: Connection) -> bool:
         """Whether the number was written; the row is gone where the server was restored from before this process."""
-        from .schema import commits
-
-        values = {"number": self._number, "at": datetime.now(UTC)}
-        return connection.execute(commits.update().where(commits.c.writer == self._writer).values(values)).rowcount > 0
+        values = {"of": self._writer, "now": self._number, "when": datetime.now(UTC)}
+        return connection.execute(_marking(), values).rowcount > 0
 
     def _is_committed(self, connection: Connection) -> bool:
         from .schema import commits

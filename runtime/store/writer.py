@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +26,6 @@ from .sure import Sure
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-    from sqlalchemy.sql import Executable
 
 T = TypeVar("T")
 
@@ -49,9 +48,6 @@ class Writer:
         self.groups = 0
         self._thread = threading.Thread(target=link.serve, args=(self._serve,), name="interlock-store", daemon=True)
         self._thread.start()
-
-    def write(self, statement: Executable, row: Mapping[str, Any]) -> asyncio.Future[None]:
-        return self.put([(statement, row, None)])
 
     def put(
         self, rows: Sequence[Row], *, claim: Hashable = None, makes: bool = False, ends: bool = False
