@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "clients": (),
     "embeddings": (),
     "runtime": (),
+    "journal": (),
     "decisions": (),
     "demo": (),
     "plan": (),
