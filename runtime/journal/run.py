@@ -16,7 +16,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.errors import AmbiguousStepError, ConfigurationError, InterlockError, LeaseLostError
+from interlock.errors import (
+    AmbiguousStepError,
+    ConfigurationError,
+    InterlockError,
+    LeaseLostError,
+    ReplayedError,
+    UnencodableError,
+)
 
 from ..job import Job, job_name
 from ..pipeline_job import PipelineJob
@@ -170,13 +177,19 @@ class RunJournal:
 
     def _over(self, found: RecordedRun) -> Outcome[Any]:
         """The outcome of a run that has ended, as it was."""
-        assert found.end is not None
-        what = f"the end of run {found.head.run_id!r}"
-        value: Any = None if found.end.value is None else loads(found.end.value, what)
+        end, run_id = found.end, found.head.run_id
+        assert end is not None
+        if end.value is None and found.status is RunStatus.SUCCEEDED:
+            raise UnencodableError(
+                f"run {run_id!r} has succeeded, but its result was nothing that could be written down"
+            )
+        if end.value is None:
+            return Outcome(error=ReplayedError(end.error or f"run {run_id!r} has failed", kind=end.error_code or ""))
+        value: Any = loads(end.value, f"the end of run {run_id!r}")
         if found.status is RunStatus.SUCCEEDED:
             return Outcome(value=value)
         value.add_note(
-            f"This is how run {found.head.run_id!r} ended; nothing was run. Runtime.resume(run_id) or `interlock runs"
+            f"This is how run {run_id!r} ended; nothing was run. Runtime.resume(run_id) or `interlock runs"
             " resume` goes on with it."
         )
         return Outcome(error=value)
@@ -396,7 +409,12 @@ class RunJournal:
             raise wrong
         if wrong is not None:
             log.warning("run %r: %d recorded step(s) were not asked for again", self.head.run_id, len(left))
-        self._text = dumps(value, f"the result of run {self.head.run_id!r} ({self.head.pipeline})")
+        try:
+            self._text = dumps(value, f"the result of run {self.head.run_id!r} ({self.head.pipeline})")
+        except UnencodableError as error:
+            if not self._opening.new:
+                raise
+            log.info("%s; nobody will ask for it under a random id", error)
 
     def _end(self, state: JobState, outcome: Outcome[Any]) -> Awaitable[None] | None:
         claim, self._claim = self._claim, None

@@ -384,3 +384,20 @@ async def test_an_answers_class_that_nobody_could_find_is_refused_before_it_is_p
     with pytest.raises(UnencodableError, match="Local cannot be found by its name"):
         await run_on(world, journal, local())
     assert not world.provider.count
+
+
+async def test_a_runs_own_result_must_be_data_only_where_somebody_may_ask_for_it_again(
+    world: Any, journal: Kept
+) -> None:
+    @pipeline
+    async def odd(ctx: PipelineContext) -> Any:
+        await ctx.run(ask("x"))
+        return Odd()
+
+    with pytest.raises(UnencodableError, match=r"the result of run 'r' \(odd\) is of type .*Odd"):
+        await run_on(world, journal, odd())
+    async with world.runtime(journal=journal) as runtime:
+        handle = runtime.submit(odd())
+        assert isinstance(await world.until(handle), Odd)
+        with pytest.raises(UnencodableError, match="has succeeded, but"):
+            await world.until(runtime.run(odd(), run_id=handle.run_id))
