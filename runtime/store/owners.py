@@ -24,6 +24,8 @@ from .schema import owners
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
+#: The name of a server's clock.
+SERVER = "server"
 #: How long an owner that says nothing is believed to live, seconds.
 TTL_S = 15.0
 #: Rows of owners that have been gone for so long are dropped.
@@ -127,13 +129,18 @@ def incarnation(row: Row[Any]) -> Incarnation:
 def is_alive(connection: Connection) -> ColumnElement[bool]:
     """The condition on a row of `owners`."""
     now, epoch = _clock(connection)
+    heard: ColumnElement[float] = owners.c.seen
+    if epoch == SERVER:
+        # Nobody could be heard while the server was down, so silence counts from its start.
+        started = cast(func.extract("epoch", func.pg_postmaster_start_time()), Float)
+        heard = func.greatest(owners.c.seen, started)
     # Later than now: from before the host was started anew, where the system does not tell one start from another.
-    recent = and_(owners.c.seen > now - owners.c.ttl_s, owners.c.seen <= now)
+    recent = and_(heard > now - owners.c.ttl_s, owners.c.seen <= now)
     return and_(owners.c.lost == false(), owners.c.epoch == epoch, recent)
 
 
 def _clock(connection: Connection) -> tuple[ColumnElement[float], str]:
     """Now, in seconds, and the name of the clock it was read from."""
     if connection.dialect.name == "postgresql":
-        return cast(func.extract("epoch", func.clock_timestamp()), Float), "server"
+        return cast(func.extract("epoch", func.clock_timestamp()), Float), SERVER
     return literal(time.monotonic()), _place().partition(" ")[0] or socket.gethostname()

@@ -57,7 +57,7 @@ async def two(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[T
     one, other = open_book(url), open_book(url)
 
     def lapse(owner: str) -> None:
-        late = owners.update().where(owners.c.owner == owner).values(seen=owners.c.seen - 100)
+        late = owners.update().where(owners.c.owner == owner).values(seen=owners.c.seen - 100, ttl_s=0.001)
         read_store(url, lambda connection: connection.execute(late), writes=True)
 
     yield Two(one.journal, other.journal, lapse, one.owner, other.owner)

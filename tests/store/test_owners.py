@@ -31,8 +31,10 @@ def ask(url: str, question: Callable[[Connection], Any]) -> Any:
     return read_store(url, question, writes=True)
 
 
-def grows_old(url: str, owner: str, seconds: float = 100) -> None:
-    ask(url, lambda c: c.execute(table.update().where(table.c.owner == owner).values(seen=table.c.seen - seconds)))
+def grows_old(url: str, owner: str, seconds: float = 100, ttl_s: float | None = None) -> None:
+    """Older than its TTL, which is made shorter than the test server is old where `ttl_s` says so."""
+    values = {"seen": table.c.seen - seconds, "ttl_s": table.c.ttl_s if ttl_s is None else ttl_s}
+    ask(url, lambda c: c.execute(table.update().where(table.c.owner == owner).values(values)))
 
 
 def test_an_owner_lives_until_its_ttl_and_then_never_again(store_url: str) -> None:
@@ -44,7 +46,7 @@ def test_an_owner_lives_until_its_ttl_and_then_never_again(store_url: str) -> No
     assert not ask(store_url, lambda c: owners.give_up(c, "a"))
     grows_old(store_url, "a", 10)
     assert ask(store_url, lambda c: owners.alive(c, {"a"})) == {"a"}
-    grows_old(store_url, "a", 10)
+    grows_old(store_url, "a", 10, ttl_s=0.001)
     assert ask(store_url, lambda c: owners.alive(c, {"a", "b"})) == {"b"}
     assert not ask(store_url, lambda c: owners.beat(c, "a")), "too late to go on as if nothing had been"
     assert ask(store_url, lambda c: owners.give_up(c, "a"))
@@ -82,6 +84,21 @@ def test_b61_whoever_was_seen_before_the_host_was_started_anew_is_dead(tmp_path:
     ask(url, lambda c: c.execute(table.update().where(table.c.owner == "a").values(epoch="an earlier boot")))
     grows_old(url, "b", -5_000)  # where boots cannot be told apart, its time was later than it is now
     assert ask(url, lambda c: owners.alive(c, {"a", "b"})) == set()
+
+
+def test_nobody_dies_because_the_server_was_down(postgres: Any) -> None:
+    """While it is down nobody can be heard, so silence counts from its start."""
+    url = postgres.fresh()
+    upgrade_store(url)
+    for name in ("silent", "given up", "longer"):
+        ask(url, lambda c, name=name: owners.enter(c, name, NOBODY))
+    an_hour_s = 3_600.0
+    grows_old(url, "silent", 2 * an_hour_s, ttl_s=an_hour_s)  # the server is younger than that
+    grows_old(url, "given up", 2 * an_hour_s, ttl_s=an_hour_s)
+    grows_old(url, "longer", 2 * an_hour_s, ttl_s=0.001)
+    ask(url, lambda c: owners.leave(c, "given up"))
+    assert ask(url, lambda c: owners.alive(c, {"silent", "given up", "longer"})) == {"silent"}
+    assert ask(url, lambda c: owners.beat(c, "silent"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there can one see when a process was started")
@@ -140,7 +157,7 @@ async def test_b34_a_process_that_was_frozen_too_long_is_told_once_and_writes_no
     book.on_lost(lambda error: (told.append(error), heard.set()))
     claim, made = book.journal.create(HEAD, owner=book.owner)
     await made
-    grows_old(store_url, book.owner)
+    grows_old(store_url, book.owner, ttl_s=0.001)
     assert await asyncio.to_thread(heard.wait, 30)
     with pytest.raises(LeaseLostError):
         await book.journal.intend(claim, Intent(step_id="0", fingerprint="", job="j", attempt=1, at=HEAD.started_at))
