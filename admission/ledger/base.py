@@ -13,7 +13,7 @@ from interlock.errors import LeaseLostError
 
 from ..accounts import TRANSIT_S
 from .message import Message, PoolState, PoolTerms, Reply
-from .owners import Heart, LapsedError, lost
+from .owners import Heart, LapsedError, lost, stopped
 from .protocol import TTL_S, OnLost
 from .wire import reply
 
@@ -75,7 +75,10 @@ class BaseLedger(ABC):
         """See `Ledger.heartbeat`."""
         self._check()
         try:
-            await self._beat(self._heart is None or self._heart.awake)
+            try:
+                await self._beat(self._heart is None or self._heart.awake)
+            except LapsedError:
+                raise stopped(self.owner) from None
         except LeaseLostError as error:
             self._give_up(error)
             raise

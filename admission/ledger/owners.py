@@ -57,6 +57,15 @@ def lost(owner: str, why: str = "another process has given it up") -> LeaseLostE
     )
 
 
+def lapsed(owner: str, ago_s: float) -> LapsedError:
+    return LapsedError(f"the lease of {owner} ran out {ago_s:.1f} s ago")
+
+
+def stopped(owner: str) -> LeaseLostError:
+    """For one that was not running while its lease ran out."""
+    return lost(owner, "it did not run for longer than its lease lasts")
+
+
 def check(row: OwnerRow | None, message: Message, now: float) -> bool:
     """Whether the message is a new one; False: it was answered already, and `row.reply` is the answer.
 
@@ -65,19 +74,19 @@ def check(row: OwnerRow | None, message: Message, now: float) -> bool:
     if row is None or row.fence != message.fence:
         raise lost(message.owner)
     if row.alive_until < now:
-        raise LapsedError(f"the lease of {message.owner} ran out {now - row.alive_until:.1f} s ago")
+        raise lapsed(message.owner, now - row.alive_until)
     if message.seq < row.seq:
         raise ValueError(f"message {message.seq} of {message.owner} comes after message {row.seq}")
     return message.seq != row.seq
 
 
 def beaten(row: OwnerRow | None, owner: str, now: float, ttl_s: float, *, revive: bool) -> None:
-    """Renew the lease. LeaseLostError where the owner was given up, or may not come back."""
+    """Renew the lease. LeaseLostError where the owner was given up; without `revive`, LapsedError where it ran out."""
     if row is None:
         raise lost(owner)
     if row.alive_until < now:
         if not revive:
-            raise lost(owner, f"it was stopped for {now - row.alive_until:.0f} s longer than its lease lasts")
+            raise lapsed(owner, now - row.alive_until)
         row.since = now
     row.alive_until = now + LEASE_PART * ttl_s
 
@@ -90,7 +99,8 @@ def may_judge(row: OwnerRow, now: float, ttl_s: float) -> bool:
 class Heart:
     """The thread that keeps an owner alive, whatever the event loop does.
 
-    `beat(revive)` renews the lease on a connection of its own; it is only ever called on this thread, as is `stopped`.
+    `beat(revive)` renews the lease on a connection of its own, or raises LapsedError where it ran out and is not to be
+    revived; it is only ever called on this thread, as is `over`.
     """
 
     def __init__(
@@ -98,11 +108,11 @@ class Heart:
         owner: str,
         ttl_s: float,
         beat: Callable[[bool], None],
-        stopped: Callable[[], None],
+        over: Callable[[], None],
         on_lost: Callable[[LeaseLostError], None],
     ) -> None:
         self._owner, self._every_s, self._lease_s = owner, BEAT_PART * ttl_s, LEASE_PART * ttl_s
-        self._beat, self._stopped, self._on_lost = beat, stopped, on_lost
+        self._beat, self._over, self._on_lost = beat, over, on_lost
         self._awake_at = monotonic()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"interlock-ledger-{owner}", daemon=True)
@@ -121,12 +131,24 @@ class Heart:
         """Whether this process has been running all along, as far as a lease goes."""
         return monotonic() - self._awake_at < self._lease_s
 
+    def _once(self) -> None:
+        awake = self.awake
+        if awake:
+            self._awake_at = monotonic()
+        try:
+            self._beat(False)
+        except LapsedError:
+            # It may have been stopped only now, on the way there: so it is asked first, and revived after that.
+            if not (awake and self.awake):
+                raise stopped(self._owner) from None
+            self._beat(True)
+        self._awake_at = monotonic()
+
     def _run(self) -> None:
         try:
             while not self._ending.wait(self._every_s):
-                awake, self._awake_at = self.awake, monotonic()
                 try:
-                    self._beat(awake)
+                    self._once()
                 except LeaseLostError as error:
                     self._on_lost(error)
                     return
@@ -135,4 +157,4 @@ class Heart:
                 except Exception:
                     log.exception("ledger: a heartbeat of %s failed", self._owner)
         finally:
-            self._stopped()
+            self._over()

@@ -23,7 +23,7 @@ from interlock.errors import ConfigurationError, LedgerUnavailableError
 from . import cold, rules
 from .base import BaseLedger
 from .message import Message, PoolState, PoolTerms, Reply
-from .owners import LEASE_PART, LapsedError, OwnerRow, beaten, check, lost, may_judge
+from .owners import LEASE_PART, OwnerRow, check, lapsed, lost, may_judge
 from .postgres_rows import (
     MAKE_POOL,
     SAVE_POOL,
@@ -46,11 +46,23 @@ except ModuleNotFoundError as error:
 
 CALL = f"select * from {NAME}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 NOW = "select interlock_ledger_now()"
+#: `owners.beaten` in one statement, so that one that is stopped in the midst of it locks nothing.
+BEAT = """
+update ledger_owners w
+set since = case when w.alive_until < n.now_ then n.now_ else w.since end, alive_until = n.now_ + $2
+from (select interlock_ledger_now() as now_) n
+where w.fence = $1 and (w.alive_until >= n.now_ or $3)
+returning w.since, n.now_
+"""
+SILENT_S = "select interlock_ledger_now() - alive_until from ledger_owners where fence = $1"
 #: Making the tables is one process's at a time.
 MAKING = "select pg_advisory_xact_lock(7264510931)"
 
 #: Seconds for an answer, for a connection; between two attempts to connect, at first and at most.
 ANSWER_S, CONNECT_S, FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 5.0, 0.05, 2.0
+#: How long the server lets a process that has rows locked say nothing (it was stopped): then it is cut off.
+MUTE_S = 2.0
+MUTE = "select set_config('idle_in_transaction_session_timeout', $1, true)"
 #: Messages that old are on the server's disk (three times its `wal_writer_delay` of 0.2 s, and more).
 ON_DISK_S = 1.5
 #: Again at once: another took a lock that this one wanted, or the server says to try again.
@@ -58,7 +70,10 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 GONE = (
     OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError, asyncpg.CannotConnectNowError,
+    asyncpg.InternalClientError,  # what asyncpg says to a question that crosses the server's goodbye
 )  # fmt: skip
+#: What no waiting will mend.
+WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
 class Link:
@@ -93,9 +108,12 @@ class Link:
         self._not_before = monotonic() + self._wait_s * (0.5 + random.random())
         self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
         connect: Any = asyncpg.connect
-        self._connection = await connect(
-            self._dsn, timeout=CONNECT_S, command_timeout=ANSWER_S, statement_cache_size=self._cached
-        )
+        try:
+            self._connection = await connect(
+                self._dsn, timeout=CONNECT_S, command_timeout=ANSWER_S, statement_cache_size=self._cached
+            )
+        except WRONG as error:
+            raise ConfigurationError(f"the ledger's database lets nobody in by this address: {error}") from error
         self.made += 1
         self._not_before, self._wait_s = 0.0, FIRST_WAIT_S
 
@@ -120,6 +138,14 @@ def _reply(message: Message, names: Sequence[str], granted: Sequence[int], state
 
 def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+@asynccontextmanager
+async def transaction(connection: Any) -> AsyncIterator[None]:
+    """One whose locks do not outlast a process that is stopped in the midst of it."""
+    async with connection.transaction():
+        await connection.fetchval(MUTE, f"{1000 * MUTE_S:.0f}ms")
+        yield
 
 
 class PostgresLedger(BaseLedger):
@@ -160,7 +186,7 @@ class PostgresLedger(BaseLedger):
 
     async def _register(self, terms: Sequence[PoolTerms]) -> Sequence[PoolState]:
         states: list[float] = []
-        async with self._link.connection() as connection, connection.transaction():
+        async with self._link.connection() as connection, transaction(connection):
             for one in terms:
                 now = await connection.fetchval(NOW)
                 await connection.execute(MAKE_POOL, *pool_values(cold.created(one, now)))
@@ -211,7 +237,7 @@ class PostgresLedger(BaseLedger):
         if status == LOST:
             raise lost(self.owner)
         if status == LAPSED:
-            raise LapsedError(f"the lease of {self.owner} ran out {lapsed_s:.1f} s ago")
+            raise lapsed(self.owner, lapsed_s)
         if status == STALE:
             raise ValueError(f"message {message.seq} of {self.owner} comes after a later one")
         if status == UNKNOWN:
@@ -222,7 +248,7 @@ class PostgresLedger(BaseLedger):
         self, connection: Any, message: Message, names: list[str], given: Sequence[int] | None = None
     ) -> Reply:
         """The same by the Python rules, the rows locked meanwhile. `given`: granted already, whatever there is."""
-        async with connection.transaction():
+        async with transaction(connection):
             row, kept = await self._owner(connection)
             books = await self._books(connection, names)
             now = await connection.fetchval(NOW)
@@ -263,25 +289,19 @@ class PostgresLedger(BaseLedger):
 
     async def _beat_on(self, link: Link, revive: bool) -> None:
         async with link.connection() as connection:
-            async with connection.transaction():
-                row, _ = await self._owner(connection)
-                now = await connection.fetchval(NOW)
-                beaten(row, self.owner, now, self.ttl_s, revive=revive)
-                assert row is not None
-                await connection.execute(
-                    "update ledger_owners set since = $2, alive_until = $3 where fence = $1",
-                    self.fence,
-                    row.since,
-                    row.alive_until,
-                )
-            if may_judge(row, now, self.ttl_s):
+            found = await connection.fetchrow(BEAT, self.fence, LEASE_PART * self.ttl_s, revive)
+            if found is None:
+                silent_s = await connection.fetchval(SILENT_S, self.fence)
+                raise lost(self.owner) if silent_s is None else lapsed(self.owner, silent_s)
+            now = found["now_"]
+            if may_judge(OwnerRow(self.owner, self.fence, found["since"], now), now, self.ttl_s):
                 silent = "select fence from ledger_owners where alive_until < $1 order by fence"
                 for found in await connection.fetch(silent, now):
                     await self._remove(connection, found["fence"], now)
 
     async def _remove(self, connection: Any, fence: int, silent_since: float | None = None) -> None:
         """Give back what this owner held; with `silent_since`, unless it has been heard again."""
-        async with connection.transaction():
+        async with transaction(connection):
             # Its own messages hold this row while they run: no lock is wanted in another order.
             alive_until = await connection.fetchval(
                 "select alive_until from ledger_owners where fence = $1 for update skip locked", fence

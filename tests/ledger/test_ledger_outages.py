@@ -12,10 +12,10 @@ import pytest
 from ledger.houses import Owner, ask, over, part
 
 from interlock.admission.ledger import PoolTerms, Reply
-from interlock.admission.ledger.postgres import PostgresLedger
+from interlock.admission.ledger.postgres import PostgresLedger, transaction
 from interlock.admission.ledger.sqlite import SQLiteLedger
 from interlock.catalog.entry import Limits
-from interlock.errors import LedgerUnavailableError
+from interlock.errors import ConfigurationError, LedgerUnavailableError
 
 
 async def test_a_file_that_cannot_be_opened_is_said_by_name(tmp_path: Path) -> None:
@@ -101,7 +101,10 @@ async def test_what_a_crashed_server_forgot_is_said_again(postgres: Any) -> None
             columns = "fence, owner, since, alive_until, seq, names, granted, states" if "owners" in table else "*"
             into = f"({columns}) overriding system value" if "owners" in table else ""
             await crash.execute(f"insert into {table} {into} select {columns} from kept_{table}")
-    await crash.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+    await crash.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity "
+        "where datname = current_database() and pid <> pg_backend_pid()"
+    )
     assert (await until_answered(other, watch=("p",))).pools["p"].slots == (9, 2)
     state = (await until_answered(owner, ask(part(50)))).pools["p"]
     assert state.slots == (9, 4)  # two, one more, one ended, one more, one more
@@ -128,3 +131,32 @@ async def test_b69_it_works_without_prepared_statements(postgres: Any) -> None:
     await owner.ledger.heartbeat()
     await owner.ledger.leave()
     await owner.ledger.close()
+
+
+async def test_a_database_that_does_not_exist_is_no_outage(postgres: Any) -> None:
+    ledger = PostgresLedger(postgres.url("nowhere"), beats=False)
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        await ledger.open()
+    await ledger.close()
+
+
+async def test_one_that_is_stopped_while_it_has_a_pool_locked_is_cut_off(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.admission.ledger.postgres.MUTE_S", 0.1)
+    url = postgres.fresh()
+    stopped, other = await opened(url, tpm=600), await opened(url, tpm=600)
+    ledger = stopped.ledger
+    assert isinstance(ledger, PostgresLedger)
+
+    async def stop_with_the_pool_locked() -> None:
+        async with ledger._link.connection() as connection, transaction(connection):
+            await ledger._books(connection, ["p"])
+            assert (await other.say(ask(part(10)))).granted == (0,)  # it waits for no longer than that
+            await connection.fetchval("select 1")
+
+    with pytest.raises(LedgerUnavailableError):
+        await stop_with_the_pool_locked()
+    assert (await until_answered(stopped, ask(part(10)))).granted == (0,)
+    for one in (stopped, other):
+        await one.ledger.close()

@@ -8,7 +8,7 @@ import threading
 import pytest
 from ledger.houses import TTL_S, House, Owner, ask, over, part
 
-from interlock.admission.ledger.owners import Heart
+from interlock.admission.ledger.owners import Heart, LapsedError
 from interlock.errors import LeaseLostError, LedgerUnavailableError
 
 LEASE_S, BEAT_S = 0.75 * TTL_S, TTL_S / 4
@@ -155,19 +155,41 @@ async def test_the_heart_beats_while_the_loop_is_blocked(house: House) -> None:
 async def test_a_heart_that_cannot_be_heard_goes_on_and_one_that_is_lost_stops(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    answers: list[Exception | None] = [LedgerUnavailableError("away"), ValueError("odd"), None, LeaseLostError("gone")]
+    away, odd, late, gone = (
+        LedgerUnavailableError("away"),
+        ValueError("odd"),
+        LapsedError("late"),
+        LeaseLostError("gone"),
+    )
+    answers: list[tuple[bool, Exception | None]] = [
+        (False, away), (False, odd), (False, None), (False, late), (True, None), (False, gone)
+    ]  # fmt: skip
     done, lost = threading.Event(), list[LeaseLostError]()
 
     def beat(revive: bool) -> None:
-        assert revive
-        answer = answers.pop(0)
+        revived, answer = answers.pop(0)
+        assert revive is revived
         if answer is not None:
             raise answer
 
-    heart = Heart("someone", 0.04, beat, done.set, lost.append)
+    heart = Heart("someone", 0.4, beat, done.set, lost.append)
     heart.start()
     assert await asyncio.to_thread(done.wait, 10)
     heart.stop()
     assert not answers
     assert [str(error) for error in lost] == ["gone"]
     assert "a heartbeat of someone failed" in caplog.text
+
+
+async def test_a_heart_that_did_not_run_is_lost_even_if_it_was_stopped_on_its_way() -> None:
+    done, lost = threading.Event(), list[LeaseLostError]()
+
+    def beat(revive: bool) -> None:
+        assert not revive
+        heart._awake_at -= 10  # as if the process had been stopped here
+        raise LapsedError("late")
+
+    heart = Heart("someone", 0.4, beat, done.set, lost.append)
+    heart.start()
+    assert await asyncio.to_thread(done.wait, 10)
+    assert ["did not run" in str(error) for error in lost] == [True]

@@ -116,7 +116,7 @@ async def test_one_that_was_stopped_alone_knows_it_by_itself(place: Place) -> No
     alone = await place.child()
     await owner.ledger.leave()
     alone.process.send_signal(signal.SIGSTOP)
-    await asyncio.sleep(0.8 * TTL_S)  # its lease is over, and nobody is there to give it up
+    await asyncio.sleep(TTL_S)  # its lease is over, and nobody is there to give it up
     alone.process.send_signal(signal.SIGCONT)
     assert await alone.do("ask 1 1") == {"error": "LeaseLostError"}
 
