@@ -21,7 +21,6 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "plan": (),
     "search": (),
     "ledger": (),
-    "journal": (),
     "workers": (),
 }
 
