@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -137,23 +138,37 @@ async def _serve(options: WorkerOptions, settings: RuntimeSettings) -> None:
                     await worker.serve()
             finally:
                 telling.cancel()
+                if worker.stuck:
+                    _end_at_once(worker)
             print(_figures(worker, runtime), file=sys.stderr)
     finally:
         await dispose(settings)
 
 
+def _end_at_once(worker: Worker) -> None:
+    """To leave in good order would be to wait for them. As after a kill, others have them once this process is gone."""
+    print(f"{len(worker.stuck):,} runs do not stop: they are left to other workers.", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(1)
+
+
 @contextmanager
 def _heard(worker: Worker) -> Iterator[None]:
-    """The first signal drains; after it the system's own is back, which ends at once."""
+    """The first signal drains. The second ends the process on the spot, whichever it is: an orderly end, as Python has
+    it for Ctrl-C, would cancel the runs instead of leaving them to others."""
     loop = asyncio.get_running_loop()
     asked = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(each) for each in asked]
 
     def unheard() -> None:
-        for each in asked:
+        for each, handler in zip(asked, before, strict=True):
             loop.remove_signal_handler(each)
+            signal.signal(each, handler)
 
     def hear() -> None:
-        unheard()
+        for each in asked:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
         print("Draining: nothing more is claimed. Again to stop at once.", file=sys.stderr)
         worker.stop()
 

@@ -15,6 +15,10 @@ from .fingerprint import fingerprint_of
 from .protocol import RunHead
 
 
+class NotHereError(ConfigurationError):
+    """A run's pipeline cannot be imported in this process. Another may have it."""
+
+
 def head_of(
     job: PipelineJob[Any],
     *,
@@ -56,7 +60,8 @@ def _arguments(job: PipelineJob[Any]) -> str | None:
 def pipeline_of(head: RunHead, pipeline: Pipeline[Any, Any] | None = None) -> PipelineJob[Any]:
     """The job a run was begun with; of `pipeline`, where that is given, instead of the one it names.
 
-    Raises ConfigurationError saying what of it cannot be had again.
+    Raises ConfigurationError saying what of it cannot be had again, UnencodableError for arguments that its code does
+    not know any more.
     """
     lacking = f"run {head.run_id!r} cannot be begun again from its record alone"
     if head.arguments is None or (head.target is None and pipeline is None):
@@ -73,10 +78,11 @@ def _imported(target: str, lacking: str) -> Pipeline[Any, Any]:
     module, _, name = target.partition(":")
     try:
         pipeline = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{lacking}: {target} is not there ({error})") from None
+    except (Exception, SystemExit) as error:  # a module that is loaded may raise anything
+        said = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
+        raise NotHereError(f"{lacking}: {target} is not there ({said})") from None
     if not isinstance(pipeline, Pipeline):
-        raise ConfigurationError(f"{lacking}: {target} is no pipeline any more")
+        raise NotHereError(f"{lacking}: {target} is no pipeline any more")
     return pipeline
 
 

@@ -79,10 +79,11 @@ class RunHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended. `value` is the JSON of its result or of its error; `error` a redacted text for people."""
+    """How a run ended. `value` is the JSON of its result or of its error; `error` a redacted text for people.
+    With status QUEUED it has not ended, and is anybody's to go on with."""
 
     status: RunStatus
-    ended_at: datetime
+    ended_at: datetime | None
     value: str | None = None
     error_code: str | None = None
     error: str | None = None

@@ -307,7 +307,8 @@ class RunJournal:
         if step is None or step_id is None or self._claim is None:
             return None
         status, calls = _STATUS[state], step.hold()
-        if status is StepStatus.CANCELLED and step.stopped_from_without:
+        stopped = status is StepStatus.CANCELLED and step.stopped_from_without
+        if stopped or isinstance(outcome.error, LeaseLostError):
             if not step.begun and not calls:
                 return None
             status = StepStatus.INTERRUPTED
@@ -418,9 +419,15 @@ class RunJournal:
 
     def _end(self, state: JobState, outcome: Outcome[Any]) -> Awaitable[None] | None:
         claim, self._claim = self._claim, None
+        claimed = self._opening.claimed
+        if claim is None and claimed is not None:
+            claim = claimed.claim  # it ended before it was opened: it is this process's to end all the same
         if claim is None:
             return None
         error = outcome.error
+        if claimed is not None and isinstance(error, LeaseLostError):
+            # This process stops, which says nothing of the run: a worker that goes on has it next.
+            return self._journal.end(claim, RunEnd(status=RunStatus.QUEUED, ended_at=None))
         end = RunEnd(
             status=RunStatus(str(state)),
             ended_at=self._keeping.wall(),

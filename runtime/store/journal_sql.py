@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 _HEAD = tuple(item.name for item in fields(RunHead))
-_CLAIMED = ("status", "owner", "fence", "claimed_at", "created_at")
+_CLAIMED = ("status", "owner", "fence", "created_at")
 _ALL_OF_A_STEP = tuple(column.name for column in steps.columns)
 _COUNTED = ("status", "known_calls", "unknown_calls")
 _STEP = tuple(item.name for item in fields(RecordedStep) if item.name not in _COUNTED)
@@ -69,7 +69,7 @@ def end_run(dialect: str) -> Prepared:
 
 def head_values(head: RunHead, owner: str, at: datetime) -> dict[str, Any]:
     values = {name: getattr(head, name) for name in _HEAD}
-    return {**values, **dict(zip(_CLAIMED, (str(RunStatus.RUNNING), owner, 1, at, at), strict=True))}
+    return {**values, **dict(zip(_CLAIMED, (str(RunStatus.RUNNING), owner, 1, at), strict=True))}
 
 
 # Who may write.
@@ -118,7 +118,7 @@ def begin(
         raise RunHeldError(f"run {head.run_id!r} is under way in another process ({row.owner}): wait, or stop that one")
     fence = row.fence + 1
     over = dict.fromkeys(("ended_at", "value", "error_code", "error", "pause_requested_at", "cancel_requested_at"))
-    values = {"owner": owner, "fence": fence, "status": str(RunStatus.RUNNING), "claimed_at": at, **over}
+    values = {"owner": owner, "fence": fence, "status": str(RunStatus.RUNNING), "claimed_at": None, **over}
     if row.started_at is None:
         values["started_at"] = at
     connection.execute(runs.update().where(runs.c.run_id == head.run_id).values(values))

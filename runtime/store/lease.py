@@ -130,7 +130,8 @@ class Lease:
         return connection, answer
 
     def _tell(self, wanted: Mapping[str, Wanted]) -> None:
-        if self._heed is not None and wanted != self._wanted:
+        # Again and again while anything is wanted: a run may have been taken up only since it was said last.
+        if self._heed is not None and (wanted or self._wanted):
             self._wanted = wanted
             self._heed(wanted)
 

@@ -7,15 +7,16 @@ Postgres rows that another worker is about to claim are skipped, not waited for;
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, or_, select, text
+from sqlalchemy import and_, bindparam, func, not_, or_, select, text
 
 from interlock.errors import LeaseLostError
 
+from ..journal.calling import check_same
 from ..journal.protocol import Claim, RecordedRun, RunHead, RunStatus
 from . import journal_sql as sql, owners
 from .schema import runs
@@ -32,6 +33,15 @@ CHANNEL = "interlock_runs"
 _HEAD = tuple(item.name for item in fields(RunHead))
 
 
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What a worker cannot run: a pipeline whose code it does not have; or, with a `version`, runs of it that were
+    begun with that one."""
+
+    target: str
+    version: str | None = None
+
+
 class SqlQueue:
     """The queue of a store, through its one writer. `owner` is this process's name there."""
 
@@ -41,7 +51,7 @@ class SqlQueue:
 
     async def put(self, heads: Sequence[RunHead], at: datetime) -> Mapping[str, RunHead]:
         """Put them there, all in one transaction. A run whose id is known already stays as it is, and its head is
-        returned."""
+        returned. Raises ReplayMismatchError, and puts nothing there, where one of these is the run of another call."""
         if not heads:
             return {}
 
@@ -50,44 +60,62 @@ class SqlQueue:
 
         return await self._writer.run(work)
 
-    async def claim(self, most: int, at: datetime) -> list[RecordedRun]:
-        """Take up to so many. What is recorded of them comes with them."""
+    async def claim(self, most: int, at: datetime, lacking: Collection[Lacking] = ()) -> list[RecordedRun]:
+        """Take up to so many, none of those that are `lacking`. What is recorded of them comes with them."""
 
         def work(connection: Connection) -> list[tuple[RecordedRun, int]]:
-            return _claim(connection, self.owner, most, at)
+            return _claim(connection, self.owner, most, at, lacking)
 
         claimed = await self._writer.run(work)
         for run, position in claimed:
             self._journal.continued(run.head.run_id, position)
         return [run for run, _ in claimed]
 
-    async def anything(self, at: datetime) -> bool:
+    async def anything(self, at: datetime, lacking: Collection[Lacking] = ()) -> bool:
         """Whether there is one to claim."""
-        return await self._writer.read(lambda connection: connection.execute(_free(at).limit(1)).first() is not None)
+        one = _free(at, lacking).limit(1)
+        return await self._writer.read(lambda connection: connection.execute(one).first() is not None)
+
+    async def begun_as(self, head: RunHead) -> None:
+        """A run of this process that nobody had begun is begun with other code than it was put there with."""
+        ours = runs.update().where(runs.c.run_id == head.run_id, runs.c.owner == self.owner)
+        statement = ours.values(version=head.version, fingerprint=head.fingerprint)
+        await self._writer.run(lambda connection: connection.execute(statement))
 
     async def rescue(self) -> int:
-        """Put back what dead owners had. Returns how many."""
+        """Put back what dead workers had. Returns how many."""
         return await self._writer.run(_rescue)
 
-    async def put_back(self, run_ids: Collection[str], at: datetime, *, later_s: float = 0.0, why: str = "") -> None:
-        """Runs of this process that it cannot go on with: anybody may claim them, `later_s` from now on."""
-        await self._writer.run(lambda connection: _put_back(connection, self.owner, run_ids, at, later_s, why))
+    def put_back(self, run_ids: Collection[str], *, until: datetime | None = None, why: str = "") -> Awaitable[None]:
+        """Runs of this process that it cannot go on with: anybody may claim them, from `until` on. Queued when it is
+        called, so it is done before whatever is asked later."""
+        return self._writer.run(lambda connection: _put_back(connection, self.owner, run_ids, until, why))
 
 
 def _put(connection: Connection, heads: Sequence[RunHead], at: datetime) -> dict[str, RunHead]:
-    made = insert_for(connection.dialect.name)(runs).on_conflict_do_nothing(index_elements=["run_id"])
+    insert = insert_for(connection.dialect.name)(runs).on_conflict_do_nothing(index_elements=["run_id"])
+    made = insert.returning(runs.c.run_id)
     known: dict[str, RunHead] = {}
     for start in range(0, len(heads), 500):
         some = heads[start : start + 500]
-        ids = [head.run_id for head in some]
-        there = connection.execute(runs.select().where(runs.c.run_id.in_(ids))).all()
-        known |= {row.run_id: RunHead(**{name: row._mapping[name] for name in _HEAD}) for row in there}
-        fresh = [_queued(head, at) for head in some if head.run_id not in known]
+        there = _heads(connection, {head.run_id for head in some})
+        fresh = {head.run_id: _queued(head, at) for head in some if head.run_id not in there}
         if fresh:
-            connection.execute(made, fresh)
+            put = set(connection.execute(made, list(fresh.values())).scalars())
+            if len(put) < len(fresh):  # somebody else has put some of them there at this moment
+                there |= _heads(connection, fresh.keys() - put)
+        known |= there
+    mine: dict[str, RunHead] = {}
+    for head in heads:
+        check_same(known.get(head.run_id) or mine.setdefault(head.run_id, head), head, version=False)
     if connection.dialect.name == "postgresql":
         connection.execute(text("select pg_notify(:channel, '')"), {"channel": CHANNEL})
     return known
+
+
+def _heads(connection: Connection, run_ids: Collection[str]) -> dict[str, RunHead]:
+    rows = connection.execute(runs.select().where(runs.c.run_id.in_(sorted(run_ids))))
+    return {row.run_id: RunHead(**{name: row._mapping[name] for name in _HEAD}) for row in rows}
 
 
 def _queued(head: RunHead, at: datetime) -> dict[str, Any]:
@@ -95,22 +123,31 @@ def _queued(head: RunHead, at: datetime) -> dict[str, Any]:
     return {**values, "status": str(RunStatus.QUEUED), "owner": None, "fence": 0, "created_at": at, "started_at": None}
 
 
-def _free(at: datetime) -> Any:
+def _free(at: datetime, lacking: Collection[Lacking]) -> Any:
     """What can be claimed, in its order."""
     return (
         select(runs.c.run_id)
         .where(runs.c.status == str(RunStatus.QUEUED), runs.c.pause_requested_at.is_(None))
         .where(or_(runs.c.not_before.is_(None), runs.c.not_before <= at))
+        .where(*[not_(_is(one)) for one in lacking])
         .order_by(runs.c.priority.desc(), runs.c.created_at, runs.c.run_id)
     )
 
 
-def _claim(connection: Connection, owner: str, most: int, at: datetime) -> list[tuple[RecordedRun, int]]:
+def _is(lacking: Lacking) -> Any:
+    of_it = runs.c.target == lacking.target
+    # Nobody has begun it yet, so it may be begun with any version.
+    return of_it if lacking.version is None else and_(of_it, runs.c.version == lacking.version, runs.c.fence > 0)
+
+
+def _claim(
+    connection: Connection, owner: str, most: int, at: datetime, lacking: Collection[Lacking]
+) -> list[tuple[RecordedRun, int]]:
     if owner not in owners.alive(connection, {owner}):
         raise LeaseLostError(f"this process ({owner}) was given up by the others: it can claim nothing any more")
-    free = _free(at).limit(most).with_for_update(skip_locked=True)
+    free = _free(at, lacking).limit(most).with_for_update(skip_locked=True)
     if connection.dialect.name != "postgresql":
-        free = _free(at).limit(most)
+        free = _free(at, lacking).limit(most)
     taken = (
         runs.update()
         .where(runs.c.run_id.in_(free.scalar_subquery()))
@@ -124,9 +161,22 @@ def _claim(connection: Connection, owner: str, most: int, at: datetime) -> list[
         )
         .returning(*runs.c)
     )
-    rows = connection.execute(taken).all()
+    while rows := connection.execute(taken).all():
+        stopped = [row.run_id for row in rows if row.cancel_requested_at is not None]
+        if stopped:
+            _cancel(connection, stopped, at)
+        rows = [row for row in rows if row.cancel_requested_at is None]
+        if rows:
+            break
     rows = sorted(rows, key=lambda row: (-row.priority, row.created_at, row.run_id))
     return [_taken(connection, row, owner) for row in rows]
+
+
+def _cancel(connection: Connection, run_ids: Sequence[str], at: datetime) -> None:
+    """Their worker was asked to cancel them, and ended before it did."""
+    over = {"status": str(RunStatus.CANCELLED), "ended_at": at, "error_code": "job_cancelled"}
+    these = runs.update().where(runs.c.run_id.in_(run_ids))
+    connection.execute(these.values(error="cancelled from outside", **over))
 
 
 def _taken(connection: Connection, row: Any, owner: str) -> tuple[RecordedRun, int]:
@@ -134,25 +184,24 @@ def _taken(connection: Connection, row: Any, owner: str) -> tuple[RecordedRun, i
     if row.fence == 1:  # nobody has begun it: there is nothing to read back
         head = RunHead(**{name: row._mapping[name] for name in _HEAD})
         return RecordedRun(head=head, status=RunStatus.RUNNING, claim=claim, fresh=True), 0
-    return sql.recorded(connection, row, claim), sql.next_position(connection, row.run_id)
+    run = sql.recorded(connection, row, claim)
+    fresh = not (run.steps or run.spent or run.unpriced)  # claimed before, and nothing came of it
+    return replace(run, fresh=fresh), sql.next_position(connection, row.run_id)
 
 
 def _rescue(connection: Connection) -> int:
-    under_way = runs.c.status == str(RunStatus.RUNNING)
-    found = connection.execute(select(runs.c.owner).where(under_way, runs.c.target.is_not(None)).distinct()).scalars()
+    # What a program of the user's has begun by itself is its own to go on with: nobody has put it there.
+    under_way = and_(runs.c.status == str(RunStatus.RUNNING), runs.c.claimed_at.is_not(None))
+    found = connection.execute(select(runs.c.owner).where(under_way).distinct()).scalars()
     count = 0
     for owner in sorted(name for name in found if name is not None):
         if owners.give_up(connection, owner):
-            back = runs.update().where(under_way, runs.c.owner == owner, runs.c.target.is_not(None))
+            back = runs.update().where(under_way, runs.c.owner == owner)
             count += connection.execute(back.values(status=str(RunStatus.QUEUED))).rowcount
     return count
 
 
-def _put_back(
-    connection: Connection, owner: str, run_ids: Collection[str], at: datetime, later_s: float, why: str
-) -> None:
-    values: dict[str, Any] = {"status": str(RunStatus.QUEUED), "ended_at": None, "value": None, "error_code": None}
-    values |= {"error": why or None, "not_before": at + timedelta(seconds=later_s) if later_s else None}
+def _put_back(connection: Connection, owner: str, run_ids: Collection[str], until: datetime | None, why: str) -> None:
     ours = runs.update().where(runs.c.run_id.in_(list(run_ids)), runs.c.owner == owner)
-    states = (str(RunStatus.RUNNING), str(RunStatus.CANCELLED))
-    connection.execute(ours.where(runs.c.status.in_(states)).values(values))
+    back = ours.where(runs.c.status == str(RunStatus.RUNNING))
+    connection.execute(back.values(status=str(RunStatus.QUEUED), error=why or None, not_before=until))

@@ -155,7 +155,7 @@ runs = Table(
     Column("owner", SafeText),
     Column("fence", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Moment),
-    Column("claimed_at", Moment),
+    Column("claimed_at", Moment),  # by a worker, from the queue; of a run that a program has begun itself: null
     Column("not_before", Moment),
     Column("pause_requested_at", Moment),
     Column("cancel_requested_at", Moment),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from interlock.catalog.pricing import parse_cap
 from interlock.errors import ConfigurationError
 
-from ..journal.calling import check_same, head_of
+from ..journal.calling import head_of
 from ..journal.protocol import RunHead
 from ..pipeline_job import PipelineJob
 
@@ -49,11 +48,3 @@ def queued_head(
             " a module, or pydantic models"
         )
     return head
-
-
-def check_known(heads: Sequence[RunHead], known: Mapping[str, RunHead]) -> None:
-    """The same run put there twice is one run. Raises ReplayMismatchError for another one under an id that is taken."""
-    for head in heads:
-        there = known.get(head.run_id)
-        if there is not None:
-            check_same(there, head)

@@ -5,26 +5,38 @@ One loop claims: whatever there is room for, whenever it was woken, a run has en
 looks now and then at what workers that have died left behind. (What is asked of a run, to be cancelled or paused, every
 Runtime hears by itself.)
 `stop` drains: nothing more is claimed, what runs has `drain_s` to end, the rest goes back into the queue and goes on
-elsewhere from its journal.
+elsewhere from its journal. So does everything where `serve` itself is cancelled or fails. A run goes back with its own
+last write, so there is no moment at which a kill would lose it.
+
+A worker may lack what a run needs: its module, or the version it was begun with. It leaves such runs to others, and
+tries again after a while: its module may have been broken only for a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.errors import InterlockError, LeaseLostError, StoreError
+from interlock.errors import ConfigurationError, LeaseLostError, StoreError
 
-from ..journal.calling import pipeline_of
+from ..journal.calling import NotHereError, pipeline_of
 from ..journal.protocol import RecordedRun
+from ..store.queue import Lacking
+from ..uncancelled import uncancelled
 from .waking import Waker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..handle import JobHandle
     from ..runtime import Runtime
+
+T = TypeVar("T")
 
 log = logging.getLogger("interlock.runtime")
 
@@ -32,10 +44,14 @@ log = logging.getLogger("interlock.runtime")
 CLAIMED_AT_ONCE = 250
 #: Seconds between two looks at what others have left behind.
 RESCUE_EVERY_S = 5.0
-#: What a run has to stop in an orderly way when it is handed back, before it is cancelled hard.
+#: What a run has to stop in an orderly way when it is handed back, before it is cancelled hard; then once more.
 HAND_BACK_S = 2.0
-#: A run that cannot be begun here (its code is not there) is left alone for so long.
+#: A run that cannot be begun here (its code is not there, its arguments cannot be read) is left alone for so long.
 CANNOT_BEGIN_S = 60.0
+
+
+class _OtherVersionError(ConfigurationError):
+    """It was begun with another version of its pipeline than is here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +66,11 @@ class WorkerSettings:
 
 
 class Worker:
-    """One per open Runtime, whose store has a queue. `serve` until `stop`."""
+    """One per open Runtime, whose store has a queue. `serve` until `stop`.
+
+    `stuck`: runs that heed neither a request nor a cancellation, or whose end cannot be written because the store is
+    away. They are still this process's when `serve` is over, and others have them once it has ended.
+    """
 
     def __init__(self, runtime: Runtime, settings: WorkerSettings | None = None) -> None:
         self._runtime, self.settings = runtime, settings or WorkerSettings()
@@ -59,6 +79,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._waker = Waker(self._place)
         self._returned: set[str] = set()
+        self._lacking: dict[Lacking, float] = {}  # until when
+        self.stuck: tuple[str, ...] = ()
         self._lost: LeaseLostError | None = None
         self.claimed = self.done = self.failed = 0
 
@@ -78,6 +100,9 @@ class Worker:
             try:
                 await self._claim_all()
                 await self._drain()
+            except BaseException:
+                await uncancelled(self._hand_back())
+                raise
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
@@ -102,10 +127,11 @@ class Worker:
         if self._lost is not None:
             self.stop()
             return 0
+        now, lacking = self._runtime._now(), self._lacking_now()
         try:
-            if not await self._queue.anything(self._runtime._now()):
+            if not await self._unless_stopped(self._queue.anything(now, lacking)):
                 return 0
-            runs = await self._queue.claim(most, self._runtime._now())
+            runs = await self._unless_stopped(self._queue.claim(most, now, lacking), late=self._came_late) or []
         except LeaseLostError as error:
             self._lost = error
             self.stop()
@@ -114,34 +140,90 @@ class Worker:
             log.warning("nothing could be claimed: %s", error)
             await asyncio.sleep(1.0)
             return 0
-        for run in runs:
-            await self._begin(run)
+        for place, run in enumerate(runs):
+            try:
+                await self._begin(run)
+            except BaseException:
+                self._put_back(runs[place:])
+                raise
         return len(runs)
+
+    async def _unless_stopped(
+        self, asked: Awaitable[T], late: Callable[[asyncio.Future[T]], None] | None = None
+    ) -> T | None:
+        """The store's answer; None where the worker is stopped meanwhile, for a store that is away says nothing for
+        long. An answer that nobody waits for any more is given to `late`."""
+        answer, stopping = asyncio.ensure_future(asked), asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((answer, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                late = None
+                return answer.result()
+            return None
+        finally:
+            stopping.cancel()
+            if late is not None:
+                answer.add_done_callback(late)
+
+    def _came_late(self, answer: asyncio.Future[list[RecordedRun]]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._put_back(answer.result())
+
+    def _put_back(self, runs: list[RecordedRun]) -> None:
+        """They were claimed and not begun. Not awaited: whatever is written later comes after it."""
+        with suppress(StoreError):  # it is closed: then they are the others' at once
+            self._queue.put_back([run.head.run_id for run in runs if run.head.run_id not in self._running])
+
+    def _lacking_now(self) -> tuple[Lacking, ...]:
+        now = asyncio.get_running_loop().time()
+        self._lacking = {lacking: until for lacking, until in self._lacking.items() if until > now}
+        return tuple(self._lacking)
 
     async def _begin(self, run: RecordedRun) -> None:
         run_id = run.head.run_id
         try:
-            handle = self._runtime._take_up(pipeline_of(run.head), run)
-        except InterlockError as error:
-            log.warning("%s", error)
-            await self._queue.put_back([run_id], self._runtime._now(), later_s=CANNOT_BEGIN_S, why=str(error))
+            job = pipeline_of(run.head)
+            if not run.fresh and job.pipeline.version != run.head.version:
+                raise _OtherVersionError(
+                    f"run {run_id!r} was begun with version {run.head.version!r} of {run.head.pipeline}, and this is"
+                    f" version {job.pipeline.version!r}: it is left to a worker of that version"
+                )
+            handle = self._runtime._take_up(job, run)
+        except Exception as error:  # whatever its module or its arguments' classes raise
+            await self._cannot_begin(run, error)
             return
         self.claimed += 1
         self._running[run_id] = handle
         handle._execution.on_done(lambda: self._ended(run_id, handle))
+        journal, put = handle._execution.run.journal, run.head
+        if run.fresh and journal is not None:
+            now = journal.head
+            if (now.version, now.fingerprint) != (put.version, put.fingerprint):
+                await self._unless_stopped(self._queue.begun_as(now))
+
+    async def _cannot_begin(self, run: RecordedRun, error: Exception) -> None:
+        log.warning("run %r cannot be begun here: %s: %s", run.head.run_id, type(error).__name__, error)
+        until: datetime | None = self._runtime._now() + timedelta(seconds=CANNOT_BEGIN_S)
+        if run.head.target is not None and isinstance(error, NotHereError | _OtherVersionError):
+            # All of its kind are left to workers that have it, who may claim them at once.
+            version = run.head.version if isinstance(error, _OtherVersionError) else None
+            self._lacking[Lacking(run.head.target, version)] = asyncio.get_running_loop().time() + CANNOT_BEGIN_S
+            until = None
+        await self._unless_stopped(self._queue.put_back([run.head.run_id], until=until, why=str(error)))
 
     def _ended(self, run_id: str, handle: JobHandle[Any]) -> None:
         self._running.pop(run_id, None)
-        error = handle.exception()
-        if run_id not in self._returned:
-            self.done += error is None
-            self.failed += error is not None
-            if self.settings.ended is not None:
-                self.settings.ended(run_id, handle)
-        if isinstance(error, LeaseLostError):
-            self._lost = error
-            self.stop()
         self._waker.woken.set()
+        error = handle.exception()
+        if isinstance(error, LeaseLostError):
+            if run_id not in self._returned:
+                self._lost = error
+                self.stop()
+            return
+        self.done += error is None
+        self.failed += error is not None
+        if self.settings.ended is not None:
+            self.settings.ended(run_id, handle)
 
     # Looking after.
 
@@ -174,12 +256,22 @@ class Worker:
         left = dict(self._running)
         self._returned |= left.keys()
         for handle in left.values():
-            handle.cancel("its worker is stopping")
-        ends = [asyncio.ensure_future(handle._execution.settled()) for handle in left.values()]
-        await asyncio.wait(ends, timeout=HAND_BACK_S)
+            handle._execution.stop_for(LeaseLostError("its worker is stopping: the run goes on elsewhere"))
+        if await self._go_on(left, HAND_BACK_S):
+            return
         for handle in left.values():
             if not handle.done:
                 handle._execution.stop_hard()
-        await asyncio.gather(*ends)
-        cancelled = [run_id for run_id, handle in left.items() if str(handle.state) == "cancelled"]
-        await self._queue.put_back(cancelled, self._runtime._now())
+        if not await self._go_on(left, HAND_BACK_S):
+            self.stuck = tuple(self._running)
+            log.error("%d runs do not stop: %s", len(self.stuck), ", ".join(self.stuck[:5]))
+
+    async def _go_on(self, left: Mapping[str, JobHandle[Any]], seconds: float) -> bool:
+        """Whether all of them have ended by then."""
+        ends = [asyncio.ensure_future(handle._execution.settled()) for handle in left.values() if not handle.done]
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=seconds)
+            for end in late:
+                end.cancel()
+            return not late
+        return True

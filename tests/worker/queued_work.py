@@ -40,3 +40,16 @@ async def says(ctx: PipelineContext, text: str) -> str:
     first = await ctx.run(LLMCall(f"Say {text}", model=Grade.SMALL, max_output_tokens=64))
     second = await ctx.run(LLMCall(f"Say it again: {text}", model=Grade.SMALL, max_output_tokens=64))
     return f"{first.text}|{second.text}"
+
+
+@pipeline
+async def deaf(ctx: PipelineContext, seconds: float) -> str:
+    """It heeds no cancel for so long."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while loop.time() < until:
+        try:
+            await asyncio.sleep(until - loop.time())
+        except asyncio.CancelledError:
+            continue
+    return "done all the same"
