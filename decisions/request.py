@@ -15,6 +15,8 @@ from .questions import Choice, Noul, Question, Score
 JsonState: TypeAlias = str | dict[str, Any] | list[Any]
 
 _MAX_DEPTH = 100
+#: Of a whole number, some 2,400 digits: Python writes none of more than 4,300.
+_MAX_BITS = 8_192
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -79,6 +81,7 @@ def _checked(questions: Mapping[str, Question]) -> dict[str, Question]:
     for name, question in questions.items():
         if not isinstance(name, str) or not name.strip():
             raise ValueError("a question's id must be text that is not empty")
+        _plain_text(name, "a question's id")
         if not isinstance(question, (Choice, Noul, Score)):
             raise ValueError(f"question {name!r} is {type(question).__name__}, not a Choice, Noul or Score")
     return dict(questions)
@@ -101,7 +104,11 @@ def _plain(value: Any, where: str, depth: int) -> Any:
         value = value.model_dump(mode="json")
     if isinstance(value, str):
         return _plain_text(value, where)
-    if value is None or isinstance(value, (bool, int)):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise ValueError(f"{where} is a number of more than {_MAX_BITS:,} bits, which nobody reads")
         return value
     if isinstance(value, float):
         if not math.isfinite(value):

@@ -31,7 +31,7 @@ def read_question(written: Any) -> Question:
     """Raises ValueError."""
     if not isinstance(written, Mapping):
         raise ValueError(f"a question is an object, not {type(written).__name__}")
-    if unknown := sorted(written.keys() - _FIELDS):
+    if unknown := sorted(written.keys() - _FIELDS, key=str):
         raise ValueError(f"it has {unknown[0]!r}, which is none of type, instructions, criteria")
     kind, instructions, criteria = written.get("type"), written.get("instructions"), written.get("criteria")
     if kind == "choice":
@@ -44,7 +44,13 @@ def read_question(written: Any) -> Question:
         return Score(instructions, tuple(criteria))  # type: ignore[arg-type]
     if kind == "noul":
         sides = {} if criteria is None else criteria
-        if not isinstance(sides, Mapping) or sides.keys() - {"true", "false"}:
+        if not isinstance(sides, Mapping) or {_side(name) for name in sides} - {"true", "false"}:
             raise ValueError("the criteria of a noul are an object with true and false, or nothing")
-        return Noul(instructions, sides.get("true"), sides.get("false"))  # type: ignore[arg-type]
+        named = {_side(name): meaning for name, meaning in sides.items()}
+        return Noul(instructions, named.get("true"), named.get("false"))  # type: ignore[arg-type]
     raise ValueError(f"its type is {kind!r}, and must be choice, noul or score")
+
+
+def _side(name: Any) -> Any:
+    """In YAML a key that says true is no text."""
+    return str(name).lower() if isinstance(name, bool) else name

@@ -46,7 +46,7 @@ def _looked_at(accounts: list[Account], catalog: Catalog, credentials: Chain) ->
 def _table(answers: list[Answer], catalog: Catalog, credentials: Chain) -> Table:
     from rich.table import Table
 
-    from .screen import cell
+    from ..printable import cell
 
     table = Table(box=None, pad_edge=False)
     table.add_column("provider", no_wrap=True)

@@ -12,7 +12,7 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,15 +29,18 @@ from interlock.errors import ConfigurationError
 
 from ..context import PipelineContext
 from ..decisions_eval.evaluation import Answers, QuestionReport, calibration_of, evaluate
+from ..decisions_eval.kept import asked, check_kept
 from ..decisions_eval.labelled import Example, LabelledLines
 from ..decisions_eval.report import as_json, render
 from ..model_calls import DecisionCall
 from ..pipeline_job import Pipeline, pipeline
 from ..settings import RuntimeSettings
+from ..store.place import Place
 from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import checked_cap
 from .lines import BadLineError, Checked, Id, Line, check, check_same_input, complain, read_lines
+from .places import check_places
 from .progress import ResultFile
 from .running import FileRun, RunOptions, result_id
 from .screen import screen
@@ -76,7 +79,7 @@ class EvalOptions(RunOptions):
         for flag, value in more.items():
             words += [flag, str(value)] if value is not None else []
         words += ["--skip-bad"] if self.skip_bad else []
-        words += ["--store", self.store] if self.store != RunOptions.store else []
+        words += ["--store", Place.of(self.store).name] if self.store != RunOptions.store else []
         return shlex.join(words)
 
 
@@ -114,6 +117,7 @@ def eval_file(options: EvalOptions) -> int:
     with ResultFile(options.output) as results:
         results.open(resume=options.resume, overwrite=options.overwrite)
         check_same_input(options.input, options.output, checked.ids, results.done)
+        _check_answers(options, arguments, results)
         code = _ask(options, arguments, checked, results, settings, configure)
     _show(options, arguments, catalog, whole=code == 0)
     return code
@@ -128,9 +132,10 @@ def _check_options(options: EvalOptions) -> None:
         raise ConfigurationError(
             f"--precision is a share above 0 and at most 1, such as 0.95, not {options.precision:g}"
         )
-    for place in (options.output, options.fit):
-        if place is not None and place.exists() and options.input.exists() and place.samefile(options.input):
-            raise ConfigurationError(f"{place} is the input itself: name another file")
+    check_places(
+        {"the input": options.input, "--questions": options.questions, "the catalog": options.catalog},
+        {"--output": options.output, "--fit": options.fit, "--plot": options.plot, "--html": options.html},
+    )
     if options.fit is not None and options.fit.exists():
         Calibration.load(options.fit)  # what cannot be added to is said before anything is asked
 
@@ -155,7 +160,8 @@ def asking(model: str | None) -> Pipeline[Any, dict[str, Any]]:
     async def labelled(ctx: PipelineContext, state: Any, questions: dict[str, Any]) -> dict[str, Any]:
         response = await ctx.run(DecisionCall(state, read_questions(questions), model=model))
         answers = {name: plain(answer) for name, answer in response.answers.items()}
-        return {"model": response.model, "served_model": response.served_model, "answers": answers}
+        known = {"model": response.model, "served_model": response.served_model, "asked": asked(state, questions)}
+        return {**known, **({} if model is None else {"wanted": model}), "answers": answers}
 
     return labelled
 
@@ -226,29 +232,43 @@ def _fit(file: Path, reports: tuple[QuestionReport, ...], whole: bool) -> None:
     )
 
 
-def collect(
-    labelled: Path, output: Path, arguments: LabelledArguments, catalog: Catalog
-) -> dict[tuple[str, str], Answers]:
-    """Answers and labels side by side, by question and model, in the order of the examples."""
+def _check_answers(options: EvalOptions, arguments: LabelledArguments, results: ResultFile) -> None:
+    """Whether earlier answers are those of these examples. Raises ConfigurationError where one is another's."""
+    if results.source is None or not results.done:
+        return
+    for id, example, output in _pairs(options.input, results.source, arguments):
+        try:
+            check_kept(example, output, model=options.model)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{results.source}: what is kept of {id!r} {error}. Go on with what it was made from, choose another "
+                "--output, or --overwrite"
+            ) from None
+
+
+def _pairs(labelled: Path, answers: Path, arguments: LabelledArguments) -> Iterator[tuple[Id, Example, Any]]:
+    """Each example that has an answer, in the order of the answers."""
     examples: dict[Id, Example] = {}
     for line in read_lines(labelled):
         if isinstance(line, Line):
             with suppress(BadLineError):
                 examples[line.id] = arguments.example(line)
-    answered: dict[tuple[str, str], Answers] = {}
+    for line in read_lines(answers):
+        if isinstance(line, Line) and "output" in line.value and line.id in examples:
+            yield line.id, examples[line.id], line.value["output"]
+
+
+def collect(
+    labelled: Path, output: Path, arguments: LabelledArguments, catalog: Catalog
+) -> dict[tuple[str, str, Question], Answers]:
+    """Answers and labels side by side, by question and model, in the order of the examples."""
+    answered: dict[tuple[str, str, Question], Answers] = {}
     if not output.exists():
         return answered
-    for line in read_lines(output):
-        if isinstance(line, BadLineError) or "output" not in line.value or line.id not in examples:
-            continue
-        example, told = examples[line.id], line.value["output"]
-        for name, answer in told["answers"].items():
-            question = example.request.questions.get(name)
-            if question is None:
-                continue
-            key = (name, told["model"])
-            wire = catalog.entries[told["model"]].wire_model_id if told["model"] in catalog.entries else ""
-            known = answered.setdefault(key, Answers(question, wire))
-            if known.question == question:
-                known.add(answer, example.truths[name])
+    for _, example, told in _pairs(labelled, output, arguments):
+        model = told["model"]
+        wire = catalog.entries[model].wire_model_id if model in catalog.entries else ""
+        for name, question in example.request.questions.items():
+            known = answered.setdefault((name, model, question), Answers(question, wire))
+            known.add(told["answers"][name], example.truths[name])
     return answered

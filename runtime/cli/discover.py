@@ -46,8 +46,9 @@ def discover(options: DiscoverOptions) -> int:
     from interlock.credentials import Chain
     from interlock.errors import ConfigurationError
 
+    from ..printable import cell
     from .catalog import load_catalog
-    from .screen import cell, screen
+    from .screen import screen
 
     if options.write is not None and options.file is not None and options.write.resolve() != options.file.resolve():
         raise ConfigurationError(
@@ -88,7 +89,7 @@ def asked(ask: Ask, accounts: Sequence[Account], catalog: Catalog, credentials: 
 def _table(differences: Sequence[Difference], *, every: bool) -> Table:
     from rich.table import Table
 
-    from .screen import cell
+    from ..printable import cell
 
     table = Table(box=None, pad_edge=False)
     for name in ("provider", "entry", "wire model", "found"):

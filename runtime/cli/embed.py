@@ -19,6 +19,7 @@ from ..search.documents import DOCUMENTS
 from ..search.embedding import EmbedTotals, embed_again, embed_documents, embedding_entry
 from ..search.opening import open_collection
 from ..settings import RuntimeSettings
+from ..store.place import Place
 from .catalog import load_catalog
 from .configuring import NewStore, check_currency, checked_cap
 from .documents import CheckedDocuments, DocumentLines, LineDocument
@@ -58,12 +59,12 @@ class EmbedOptions:
             "--input": self.input,
             "--field": None if self.field == EmbedOptions.field else self.field,
             "--id-field": self.id_field,
-            "--store": self.store,
+            "--store": Place.of(self.store).name,
             "--collection": None if self.collection == DOCUMENTS else self.collection,
             "--model": self.model,
             "--max-cost": self.max_cost,
             "--catalog": self.catalog,
-            "--records": None if self.records == RECORDS else self.records,
+            "--records": None if self.records == RECORDS else Place.of(self.records).name,
         }
         words = ["interlock", "embed"]
         for flag, value in given.items():
@@ -79,6 +80,8 @@ def embed_file(options: EmbedOptions) -> int:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("interlock").setLevel(logging.DEBUG)
     checked_cap(options.max_cost)
+    if Place.of(options.store).in_memory:
+        raise ConfigurationError(f"--store {options.store} ends with this command: name a file, sqlite:///docs.db")
     lines, checked = _checked(options)
     settings = RuntimeSettings(catalog=load_catalog(options.catalog), store=options.records, cost_cap=options.max_cost)
     check_currency(settings)

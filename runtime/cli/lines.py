@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,7 +68,8 @@ def parse(number: int, raw: bytes) -> Line:
 def value_of(number: int, raw: bytes) -> Any:
     """What a line says. BadLineError where that is not JSON."""
     try:
-        return json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_constant)
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError:
         raise BadLineError(number, "not UTF-8 text") from None
     except ValueError as error:
@@ -145,6 +147,13 @@ def _id_of(number: int, value: Any) -> Id:
     if isinstance(found, bool) or not isinstance(found, str | int):
         raise BadLineError(number, "its id is neither text nor a whole number")
     return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:

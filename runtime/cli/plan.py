@@ -30,6 +30,7 @@ from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import check_currency, checked_cap, configured, dispose
 from .lines import Line, check, complain, read_lines
+from .places import check_places
 from .screen import screen
 from .target import load_function, load_pipeline
 
@@ -101,9 +102,10 @@ def _check(options: PlanOptions) -> None:
         raise ConfigurationError("a pipeline is planned over its input: --input FILE, one JSON value a line")
     if options.calls is not None and (options.input is not None or options.configure is not None):
         raise ConfigurationError("--calls is planned by itself: leave --input and --configure out")
-    for name, file in (("--plot", options.plot), ("--html", options.html)):
-        if file is not None and not file.parent.is_dir():
-            raise ConfigurationError(f"{name}: the folder {file.parent} does not exist")
+    check_places(
+        {"the input": options.input, "--calls": options.calls, "the catalog": options.catalog},
+        {"--plot": options.plot, "--html": options.html},
+    )
     for name, value in (("--output-share", options.output_share), ("--serves", options.serves)):
         if not 0 < value <= 1:
             raise ConfigurationError(f"{name} is a share: above 0, and at most 1")

@@ -39,7 +39,8 @@ class ResultFile:
         self.failed: set[Id] = set()
         self._places: dict[Id, tuple[int, int]] = {}
         self._end = 0
-        self._source: Path | None = None  # what earlier results are read from
+        #: What earlier results are read from; None where there are none.
+        self.source: Path | None = None
         self._pending: list[dict[str, Any]] = []
         self._file: BinaryIO | None = None
 
@@ -56,7 +57,7 @@ class ResultFile:
                 f"{there} is there already: go on with --resume, or write it anew with --overwrite"
             )
         self._read_back(there)
-        self._source = there
+        self.source = there
 
     def _check_place(self) -> None:
         for path in (self.output, self.part):
@@ -117,7 +118,7 @@ class ResultFile:
 
     def _begin(self) -> BinaryIO:
         """The part file holds everything from here on, so that one file is the truth while a run goes on."""
-        if self._source == self.part:
+        if self.source == self.part:
             file = self.part.open("r+b")
             file.truncate(self._end)
             file.seek(self._end)
@@ -125,8 +126,8 @@ class ResultFile:
         fresh = self.part.with_name(f"{self.part.name}.new")
         file = fresh.open("w+b")
         try:
-            if self._source is not None:
-                earlier = self._source.read_bytes()
+            if self.source is not None:
+                earlier = self.source.read_bytes()
                 file.write(earlier if earlier.endswith(b"\n") else earlier + b"\n")
                 file.flush()
             os.replace(fresh, self.part)
@@ -142,7 +143,7 @@ class ResultFile:
         Results of lines that are no longer in the input follow at the end: they were paid for.
         """
         self._flush()
-        if self._file is None and self._source == self.part:  # nothing new, but a killed run left its results here
+        if self._file is None and self.source == self.part:  # nothing new, but a killed run left its results here
             self._file = self.part.open("rb")
         if self._file is None:
             return

@@ -34,6 +34,7 @@ from .catalog import load_catalog
 from .configuring import NewStore, check_currency, checked_cap, configured, dispose
 from .interrupts import Interrupts
 from .lines import BadLineError, Id, Line, check, check_same_input, complain, read_lines
+from .places import check_places
 from .progress import ResultFile
 from .target import load_function, load_pipeline
 from .telling import Failures, in_the_commands_words, summary, told
@@ -94,8 +95,7 @@ def run_file(options: RunOptions) -> int:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("interlock").setLevel(logging.DEBUG)  # ours alone: others log requests as they are
     checked_cap(options.max_cost)
-    if options.output.exists() and options.input.exists() and options.output.samefile(options.input):
-        raise ConfigurationError(f"{options.output} is the input itself: name another --output")
+    check_places({"the input": options.input, "the catalog": options.catalog}, {"--output": options.output})
     pipeline = load_pipeline(options.pipeline)
     configure = None if options.configure is None else load_function(options.configure)
     arguments = Arguments.of(pipeline.function, str(pipeline.name))

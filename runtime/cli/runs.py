@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.errors import ConfigurationError, InterlockError
 
+from ..printable import cell
 from ..store import run_changes as changes
 from ..store.opening import read_store, upgrade_store
 from ..store.place import Place
 from ..store.run_reads import RunView, Spent, StepView, list_runs, show_run
 from .calls import parse_period
 from .failing import sentence
-from .screen import cell, screen
+from .screen import screen
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
 
 PIPED_WIDTH = 160  # columns: a file or a pipe has no edge, and a table cut off says too little
 
@@ -11,8 +10,3 @@ PIPED_WIDTH = 160  # columns: a file or a pipe has no edge, and a table cut off 
 def screen() -> Console:
     console = Console(highlight=False)
     return console if console.is_terminal else Console(width=PIPED_WIDTH, highlight=False)
-
-
-def cell(text: str) -> Text:
-    """What somebody else wrote, as it is: no markup (`interlock[openai]`), and nothing that a terminal would obey."""
-    return Text("".join(char if char.isprintable() else "?" for char in text))

@@ -64,7 +64,7 @@ def as_object(hit: Hit) -> dict[str, Any]:
 def table(hits: tuple[Hit, ...], question: str) -> Table:
     from rich.table import Table
 
-    from .screen import cell
+    from ..printable import cell
 
     shown = Table()
     shown.add_column("score", justify="right")

@@ -95,12 +95,12 @@ def raw_probabilities(question: Question, answer: Mapping[str, Any]) -> Sequence
 
 
 def evaluate(
-    answered: Mapping[tuple[str, str], Answers], *, precision: float, fit: bool = False
+    answered: Mapping[tuple[str, str, Question], Answers], *, precision: float, fit: bool = False
 ) -> tuple[QuestionReport, ...]:
-    """One report for each (question, model) that has answers."""
+    """One report for each (question's id, model, question) that has answers: a reworded question is another one."""
     return tuple(
         _report(name, model, answers, precision=precision, fit=fit)
-        for (name, model), answers in answered.items()
+        for (name, model, _), answers in answered.items()
         if answers.rows
     )
 

@@ -52,7 +52,7 @@ class LabelledLines:
         return _example(value["state"], value["labels"], self._asked_at(number))
 
     def _hold(self, number: int, questions: Mapping[str, Question]) -> None:
-        if number not in self._from:
+        if not self._from or number > self._from[-1]:
             self._from.append(number)
             self._questions.append(questions)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from interlock.errors import ConfigurationError
 
 from ..plan.picture import GREEN, GREY, INK, RED
+from ..printable import cell
 from .evaluation import QuestionReport
 from .report import sides
 
@@ -34,9 +35,10 @@ def draw(reports: Sequence[QuestionReport], file: Path) -> None:
             axes.plot(said, was, color=colour, linewidth=1.2, label=f"{name}: error {figures.calibration_error:.3f}")
             axes.scatter(said, was, s=sizes, color=colour, alpha=0.35, linewidths=0)
         axes.set_title(
-            f"{report.name} ({report.model}): {report.accuracy:.0%} of {report.examples:,} right",
+            f"{cell(report.name).plain} ({report.model}): {report.accuracy:.0%} of {report.examples:,} right",
             fontsize=9,
             loc="left",
+            parse_math=False,  # a name is no formula
         )
         axes.set_xlabel("probability of yes" if report.kind == "noul" else "probability of the answer", fontsize=8)
         axes.set_ylabel("how often it was yes" if report.kind == "noul" else "how often it was right", fontsize=8)
@@ -48,6 +50,6 @@ def draw(reports: Sequence[QuestionReport], file: Path) -> None:
     for axes in panels[len(reports) :]:
         axes.set_axis_off()
     try:
-        figure.savefig(file, dpi=110)
+        figure.savefig(file, dpi=110, format=file.suffix[1:] or "png")
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{file} cannot be written: {error}") from None

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ..printable import cell
 from .evaluation import Figures, QuestionReport
 
 _BAR = 20
@@ -42,8 +43,8 @@ def render(reports: Sequence[QuestionReport], *, precision: float) -> Group:
     parts: list[Any] = [_summary(reports, precision)]
     for report in reports:
         parts += [Text(), _bins(report)]
-    notes = [f"{report.name}: {note}." for report in reports for note in report.notes]
-    return Group(*parts, *([Text(), *map(Text, notes)] if notes else []))
+    notes = [cell(f"{report.name}: {note}.") for report in reports for note in report.notes]
+    return Group(*parts, *([Text(), *notes] if notes else []))
 
 
 def sides(report: QuestionReport) -> Iterator[tuple[str, Figures]]:
@@ -68,7 +69,7 @@ def _summary(reports: Sequence[QuestionReport], precision: float) -> Table:
             head = (report.name, f"{report.examples:,}", f"{report.accuracy:.1%}", f"{report.majority:.1%}")
             first, examples, right, same = head if place == 0 else ("", "", "", "")
             losses = (f"{figures.log_loss:.3f}", f"{figures.calibration_error:.3f}")
-            table.add_row(first, name, examples, right, same, *losses, *_threshold(figures))
+            table.add_row(cell(first), name, examples, right, same, *losses, *_threshold(figures))
     return table
 
 
@@ -81,7 +82,7 @@ def _bins(report: QuestionReport) -> Table:
     """How sure, how many, and how often right. The bar is how often; the mark is how sure."""
     sure = "probability of yes" if report.kind == "noul" else "probability of the answer"
     was = "was yes" if report.kind == "noul" else "was right"
-    table = Table(title=f"{report.name}: {list(sides(report))[-1][0]}", title_justify="left", title_style="bold")
+    table = Table(title=cell(f"{report.name}: {list(sides(report))[-1][0]}"), title_justify="left", title_style="bold")
     table.add_column(sure)
     for name in ("answers", "said", was):
         table.add_column(name, justify="right")

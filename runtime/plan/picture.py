@@ -38,7 +38,7 @@ def draw(forecast: Forecast, file: Path) -> None:
             axes.set_ylim(min(0.0, *each.values) * 1.05, each.capacity * 1.35)
         else:
             axes.set_ylim(0, max(*each.values, 1.0) * 1.35)
-        axes.set_title(each.title, fontsize=9, loc="left", color=INK)
+        axes.set_title(each.title, fontsize=9, loc="left", color=INK, parse_math=False)
         axes.set_ylabel(each.unit, fontsize=8)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
         axes.tick_params(labelsize=8)
@@ -48,6 +48,6 @@ def draw(forecast: Forecast, file: Path) -> None:
         axes.margins(x=0)
     panels[-1].set_xlabel(f"{unit} from the beginning. {subtitle(forecast)}.", fontsize=8)
     try:
-        figure.savefig(file, dpi=120)
+        figure.savefig(file, dpi=120, format=file.suffix[1:] or "png")
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{file} cannot be written: {error}") from None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DOCUMENTS = "documents"
 #: What a database's index of ids takes.
 MOST_ID_BYTES = 2_000
+#: More than any collection holds, and a number that every database takes.
+MOST_K = 2**31
 #: How far a stored vector may be from length 1.
 _UNIT_WITHIN = 1e-3
 
@@ -161,7 +163,7 @@ def fields_text(document: Document) -> str:
         return "{}"
     try:
         return storable(json.dumps(dict(document.fields), ensure_ascii=False, allow_nan=False, sort_keys=True))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"the fields of {document.id!r} cannot be written as JSON: {error}") from None
 
 
@@ -200,6 +202,7 @@ def question_of(vector: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def require_k(k: int) -> int:
+    """`k`, no larger than a database counts. ValueError for what is no number of documents."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k is how many documents to find, a whole number and at least 1, not {k!r}")
-    return k
+    return min(k, MOST_K)

@@ -16,7 +16,7 @@ from interlock.errors import ModelResolutionError, StoreError
 
 from ..corpus import embed_corpus
 from .collection import Collection
-from .documents import Document, Hit, VectorModel, require_same
+from .documents import Document, Hit, VectorModel, fields_text, require_same
 
 if TYPE_CHECKING:
     from interlock.catalog.entry import ModelEntry
@@ -200,7 +200,7 @@ async def _embed(
         return frozenset(held for held, _ in pairs if held.document.id in ids)
 
     found = embed_corpus(
-        runtime, _pairs(documents), model=model, known=stored if known else None, refused="keep", **options
+        runtime, _pairs(documents, totals), model=model, known=stored if known else None, refused="keep", **options
     )
     async with aclosing(found) as batches:
         async for batch in batches:
@@ -213,9 +213,15 @@ async def _embed(
                 progress(totals)
 
 
-async def _pairs(documents: AsyncIterable[Document]) -> AsyncIterator[tuple[_Held, str]]:
+async def _pairs(documents: AsyncIterable[Document], totals: EmbedTotals) -> AsyncIterator[tuple[_Held, str]]:
+    """What cannot be stored is refused here, before its vector is paid for."""
     async for document in documents:
-        yield _Held(document), document.text
+        try:
+            fields_text(document)
+        except ValueError as error:
+            totals.refused.append(RefusedDocument(document=document, reason=str(error)))
+        else:
+            yield _Held(document), document.text
 
 
 async def _until(

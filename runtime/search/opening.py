@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from interlock.errors import ConfigurationError, StoreError
 
+from ..store.place import Place
+from ..store.text import storable
 from .collection import Collection
 from .documents import DOCUMENTS
+
+#: Characters of a collection's name.
+MOST_NAME = 200
 
 
 async def open_collection(url: str, name: str = DOCUMENTS, *, create: bool = True, hold_mb: int = 1_024) -> Collection:
@@ -18,30 +23,32 @@ async def open_collection(url: str, name: str = DOCUMENTS, *, create: bool = Tru
     """
     from sqlalchemy.engine import make_url
 
-    if not name or not isinstance(name, str):
-        raise ConfigurationError(f"a collection has a name, which cannot be {name!r}")
-    try:
-        parsed = make_url(url)
-    except Exception:
-        raise StoreError("the store's URL cannot be read; write it as sqlite:///docs.db") from None
-    place = parsed.render_as_string(hide_password=True)
-    backend = parsed.get_backend_name()
-    if backend == "sqlite":
+    _check_name(name)
+    place = Place.of(url)
+    if place.kind == "sqlite":
         from .sqlite import SqliteCollection
 
+        if place.url.query:
+            raise StoreError(f"the store {place.name} has options, and a file takes none: write sqlite:///docs.db")
         collection: Collection = SqliteCollection(
-            place, name, parsed.database or ":memory:", create=create, hold_mb=hold_mb
+            place.name, name, place.url.database or ":memory:", create=create, hold_mb=hold_mb
         )
-    elif backend == "postgresql":
+    else:
         from .postgres import PostgresCollection
 
-        dsn = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
-        collection = PostgresCollection(place, name, dsn, create=create)
-    else:
-        raise StoreError(f"the store {place} is of another kind: write sqlite:///docs.db or postgresql://host/database")
+        dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        collection = PostgresCollection(place.name, name, dsn, create=create)
     try:
         await collection.open()
     except BaseException:
         await collection.close()
         raise
     return collection
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not name or len(name) > MOST_NAME or storable(name) != name:
+        shown = repr(name[:40] if isinstance(name, str) else name)
+        raise ConfigurationError(
+            f"a collection has a name of 1 to {MOST_NAME} characters that every database takes, which cannot be {shown}"
+        )

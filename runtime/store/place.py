@@ -43,6 +43,7 @@ class Place:
 
         try:
             url = make_url(text)
+            url.render_as_string()  # a lone surrogate, from a shell's bytes that are no UTF-8, cannot be written
         except Exception:
             raise StoreError(f"the store's URL cannot be read; {_WRITE}") from None
         kind, driver = _DRIVERS.get(url.get_backend_name() or url.drivername, (None, ""))

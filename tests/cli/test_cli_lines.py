@@ -79,6 +79,12 @@ def test_a_bad_line_is_named_by_its_number(raw: bytes, reason: str) -> None:
     assert reason in str(caught.value)
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e400", "9" * 400 + ".5"])
+def test_a_number_too_large_for_json_readers_is_a_bad_line(number: str) -> None:
+    with pytest.raises(BadLineError, match=r"line 3: not JSON .* is too large a number"):
+        parse(3, f'{{"id": 1, "of": [{number}]}}'.encode())
+
+
 def test_the_whole_input_is_checked(tmp_path: Path) -> None:
     path = write(
         tmp_path, '{"id": "a", "text": "x"}', "oops", '{"id": "a", "text": "y"}', '{"id": "b"}', '{"text": "z"}'

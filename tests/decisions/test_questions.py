@@ -8,10 +8,12 @@ import pickle
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, TypeAdapter
 
 from interlock.decisions import Choice, DecisionRequest, Noul, Option, Question, Score
+from interlock.decisions.written import read_questions
 
 
 class Ticket(BaseModel):
@@ -164,3 +166,17 @@ def test_any_json_structure_is_kept_as_it_is(value: Any) -> None:
         return
     assert request.state == [value]
     assert request.state_text.encode()
+
+
+def test_what_a_wire_cannot_carry_is_refused_where_it_is_made() -> None:
+    with pytest.raises(ValueError, match="a question's id holds a lone surrogate"):
+        DecisionRequest("x", {"\ud800": Noul.of("Is it?")})
+    with pytest.raises(ValueError, match="state, item 0 is a number of more than"):
+        DecisionRequest({"of": 10**5_000}, {"a": Noul.of("Is it?")})
+
+
+def test_yaml_says_true_without_quotes() -> None:
+    written = yaml.safe_load("a: {type: noul, instructions: 'Is it?', criteria: {true: surely, no: never}}")
+    assert read_questions(written) == {"a": Noul.of("Is it?", yes="surely", no="never")}
+    with pytest.raises(ValueError, match="question 'a': it has 1, which is none of type"):
+        read_questions({"a": {1: 2, "b": 3, "type": "noul"}})

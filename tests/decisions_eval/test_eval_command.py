@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from interlock.clients.simulator import SeenRequest, SimulatedProvider, Step
 from interlock.decisions import Calibration
 from interlock.runtime.cli.app import app
+from interlock.runtime.cli.decisions import EvalOptions
 
 QUESTIONS = {
     "team": {"type": "choice", "instructions": "Which team?", "criteria": {"billing": "invoices", "sales": None}},
@@ -165,7 +166,7 @@ def test_diagrams_are_drawn(desk: Desk) -> None:
     assert "src=" not in page.partition("</script>")[2]
     result = desk.call("--resume", "--plot", "no/folder.png")
     assert result.exit_code == 2
-    assert "no/folder.png cannot be written" in result.stderr
+    assert "no/folder.png cannot be written: the folder no does not exist" in result.stderr
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -226,7 +227,7 @@ def test_what_is_wrong_names_the_file_and_the_line_and_sends_nothing(desk: Desk)
         (("--precision", "1.5"), "--precision is a share above 0 and at most 1"),
         (("--fit", "labelled.jsonl"), "labelled.jsonl is the input itself"),
         (("--output", "labelled.jsonl"), "labelled.jsonl is the input itself"),
-        (("--fit", "catalog.yaml"), "catalog.yaml is no JSON"),
+        (("--fit", "catalog.yaml"), "catalog.yaml is the catalog itself"),
         (("--questions", "none.yaml"), "none.yaml cannot be read"),
         (("--questions", "catalog.yaml"), "catalog.yaml: question 'providers': "),
         (("--model", "nothing"), "no model 'nothing'|nothing"),
@@ -255,3 +256,92 @@ def test_questions_may_stand_in_a_file(desk: Desk, name: str) -> None:
     assert result.exit_code == 2
     assert "nothing was fitted: a question needs 20 examples" in result.stderr
     assert "3 examples are few" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"questions": {**QUESTIONS, "team": {**QUESTIONS["team"], "instructions": "Which floor?"}}}, "has changed"),
+        ({"questions": {**QUESTIONS, "anger": {**QUESTIONS["anger"], "criteria": ["calm", "cross"]}}}, "has changed"),
+        ({"state": "ticket 7"}, "has changed"),
+    ],
+)
+def test_an_answer_is_no_answer_to_another_question(desk: Desk, change: dict[str, Any], told: str) -> None:
+    desk.labelled(22)
+    assert desk.call().exit_code == 0
+    desk.labelled(22, **change)
+    result = desk.call("--resume", "--fit", "fitted.json")
+    assert (result.exit_code, desk.provider.count) == (2, 22)
+    assert told in result.stderr
+    assert not (desk.path / "fitted.json").exists()
+
+
+def test_a_label_may_be_corrected_and_another_model_is_not_shown_these_figures(desk: Desk) -> None:
+    desk.labelled(4)
+    assert desk.call("--model", "decider").exit_code == 0
+    desk.labelled(4, labels={"team": "billing", "urgent": False, "anger": 0})
+    assert desk.figures("--resume")["anger"]["accuracy"] == 0.75
+    result = desk.call("--resume", "--model", "another")
+    assert (result.exit_code, "is by decider, and another is asked now" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        None,
+        5,
+        {"asked": None},
+        {"model": ["decider"]},
+        {"answers": []},
+        {"answers": {"team": {}}},
+        {"answers": {"team": {"probabilities": [1]}, "urgent": {"noul": 2}, "anger": {"probabilities": "x"}}},
+    ],
+)
+def test_answers_that_somebody_wrote_into_the_file_are_refused(desk: Desk, output: Any) -> None:
+    desk.labelled(2)
+    assert desk.call().exit_code == 0
+    first, second = desk.answers()
+    first["output"] = {**first["output"], **output} if isinstance(output, dict) else output
+    desk.write("labelled.answers.jsonl", first, second)
+    result = desk.call("--resume")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("interlock: labelled.answers.jsonl: what is kept of 't0' ")
+
+
+def test_each_wording_of_a_question_has_figures_of_its_own(desk: Desk) -> None:
+    desk.labelled(4)
+    lines = [json.loads(line) for line in (desk.path / "labelled.jsonl").read_text().splitlines()]
+    lines[3]["questions"] = {"team": {**QUESTIONS["team"], "instructions": "Which floor?"}}
+    lines[3]["labels"] = {"team": "billing"}
+    desk.write("labelled.jsonl", *lines)
+    told = json.loads(desk.call("--json").stdout)["questions"]
+    assert [each["examples"] for each in told if each["question"] == "team"] == [3, 1]
+
+
+@pytest.mark.parametrize("flag", ["--html", "--plot", "--fit", "--output"])
+@pytest.mark.parametrize("file", ["labelled.jsonl", "catalog.yaml", "questions.json", "labelled.answers.jsonl"])
+def test_no_figure_is_written_over_a_file_that_is_read(desk: Desk, flag: str, file: str) -> None:
+    desk.labelled(2)
+    desk.write("questions.json", QUESTIONS)
+    assert desk.call().exit_code == 0
+    if (flag, file) == ("--output", "labelled.answers.jsonl"):
+        return
+    before = (desk.path / file).read_bytes()
+    result = desk.call("--resume", "--questions", "questions.json", flag, file)
+    assert (result.exit_code, "name" in result.stderr) == (2, True), result.stderr
+    assert (desk.path / file).read_bytes() == before
+
+
+def test_names_are_no_markup_and_no_formula(desk: Desk) -> None:
+    pytest.importorskip("matplotlib")
+    name = "[/bold] $x^{ \x1b[31m"
+    desk.labelled(1, questions={name: QUESTIONS["urgent"]}, labels={name: True})
+    desk.provider._serving.answer = lambda request: {name: 0.9}
+    result = desk.call("--plot", "out.png")
+    assert result.exit_code == 0, result.stderr
+    assert "[/bold] $x^{ ?[31m" in result.stdout
+
+
+def test_the_command_that_goes_on_shows_no_password() -> None:
+    options = EvalOptions(input=Path("in.jsonl"), output=Path("out.jsonl"), store="postgresql://me:hunter2@there/docs")
+    assert "postgresql://me:***@there/docs" in options.again()

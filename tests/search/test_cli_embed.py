@@ -305,7 +305,7 @@ def test_the_same_commands_work_on_postgres(folder: Folder, postgres: PostgresTe
     [
         (("--store", "sqlite:///none.db"), "there is no store sqlite:///none.db"),
         (("--store", "sqlite:///docs.db", "--collection", "other"), "has no collection other"),
-        (("--store", "redis://docs"), "cannot be read|of another kind"),
+        (("--store", "redis://docs"), "cannot be read|of a kind"),
     ],
 )
 def test_a_search_of_what_is_not_there_is_one_sentence(folder: Folder, words: tuple[str, ...], told: str) -> None:

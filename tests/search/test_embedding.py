@@ -253,7 +253,7 @@ async def test_the_place_of_a_store_shows_no_password() -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("mysql://there/docs", "of another kind"),
+        ("mysql://there/docs", "of a kind this version cannot use"),
         ("docs.db", "cannot be read"),
         ("sqlite:////no/such/folder/docs.db", "folder /no/such/folder does not exist"),
     ],

@@ -1,0 +1,33 @@
+"""Whether the files a command writes are none that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+
+from interlock.errors import ConfigurationError
+
+
+def check_places(read: Mapping[str, Path | None], written: Mapping[str, Path | None]) -> None:
+    """By what each file is called. ConfigurationError where one would be written over, or cannot be written at all."""
+    sources = [(name, path) for name, path in read.items() if path is not None]
+    targets = [(name, path) for name, path in written.items() if path is not None]
+    for _, path in targets:
+        for name, source in sources:
+            if _same(path, source):
+                raise ConfigurationError(f"{path} is {name} itself: name another file")
+        if path.is_dir():
+            raise ConfigurationError(f"{path} cannot be written: it is a folder, and a file is wanted")
+        if not path.parent.is_dir():
+            raise ConfigurationError(f"{path} cannot be written: the folder {path.parent} does not exist")
+    for (one, path), (other, again) in combinations(targets, 2):
+        if _same(path, again):
+            raise ConfigurationError(f"{path} is named by {one} and by {other}: name two files")
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there yet
+        return one.absolute() == other.absolute()
