@@ -89,7 +89,7 @@ def test_what_can_be_called_is_shown_and_what_would_help(folder: Any, monkeypatc
     assert " yes " in rows["wordllama"]
     assert "no: set ANTHROPIC_API_KEY" in rows["claude-haiku-direct"]
     assert "no: set AWS_REGION" in rows["claude-haiku-bedrock"]
-    assert "no: no such provider" in rows["titan-embedding"]
+    assert "no: set AWS_REGION" in rows["titan-embedding"]
     shown = folder.call("catalog", "show", "claude-haiku-direct").stdout
     assert "# cannot be called now: credential anthropic-api-key is not set" in shown
 

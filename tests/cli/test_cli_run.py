@@ -125,7 +125,7 @@ def test_the_cost_cap_stops_the_run_and_says_so(folder: Any) -> None:
 def test_a_result_without_a_json_form_is_a_failed_line(folder: Any) -> None:
     folder.lines({"text": "x"})
     assert folder.run("gives_an_object").exit_code == 1
-    assert folder.output()[0]["error"]["code"] == "output"
+    assert folder.output()[0]["error"]["code"] == "unencodable"
 
 
 def test_a_pipeline_by_its_modules_name(folder: Any) -> None:

@@ -18,6 +18,7 @@ from interlock import LLMCall, Runtime, RuntimeSettings
 
 async def main(ask: dict[str, Any]) -> dict[str, Any]:
     waits: list[float] = []
+    ended_at: list[float] = []
     answered, until = 0, 0.0
     settings = RuntimeSettings(catalog=ask["catalog"], store=None, ledger=ask["ledger"], lease_s=ask.get("lease_s", 15))
     async with Runtime(settings) as runtime:
@@ -28,7 +29,8 @@ async def main(ask: dict[str, Any]) -> dict[str, Any]:
                 text = f"Caller {number} says {'hello ' * ask['words']}"
                 since = time.monotonic()
                 await runtime.run(LLMCall(text, max_output_tokens=ask["output"], upstream_retries=0))
-                waits.append(time.monotonic() - since)
+                ended_at.append(time.monotonic())
+                waits.append(ended_at[-1] - since)
                 answered += 1
 
         await runtime.run(LLMCall("Warm up.", max_output_tokens=16))
@@ -37,7 +39,7 @@ async def main(ask: dict[str, Any]) -> dict[str, Any]:
         until = time.monotonic() + ask["seconds"]
         await asyncio.gather(*[caller(n) for n in range(ask["callers"])])
         counts = runtime.statistics()
-    return {"answered": answered, "waits": waits, "requests": counts.requests}
+    return {"answered": answered, "waits": waits, "ended_at": ended_at, "requests": counts.requests}
 
 
 if __name__ == "__main__":
