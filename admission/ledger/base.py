@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -85,17 +86,19 @@ class BaseLedger(ABC):
 
     async def leave(self) -> None:
         """See `Ledger.leave`."""
-        if self._heart is not None:
-            self._heart.stop()
+        await self._stop_heart()
         if self._lost is None and self.fence:
             await self._leave()
             self._lost = lost(self.owner, "it has left")
 
     async def close(self) -> None:
         """See `Ledger.close`."""
-        if self._heart is not None:
-            self._heart.stop()
+        await self._stop_heart()
         await self._close()
+
+    async def _stop_heart(self) -> None:
+        if self._heart is not None:
+            await asyncio.to_thread(self._heart.stop)  # a beat under way may take as long as its answer
 
     def _check(self) -> None:
         if self._lost is not None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock.errors import LeaseLostError, LedgerUnavailableError
+from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError
 
 from ..charges import NOTHING, Charge
 from ..ledger.message import Ask, Message, Part, PoolTerms, Reply, Settle, Signal
@@ -128,7 +128,7 @@ class Courier:
             self._task = None
         if self.lease_lost is not None or self.unreachable_since is not None:
             return
-        with suppress(LedgerUnavailableError, LeaseLostError, TimeoutError):
+        with suppress(LedgerUnavailableError, ConfigurationError, LeaseLostError, TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 if self._unanswered is not None:
                     self._apply(self._unanswered, await self._ledger.exchange(self._unanswered))
@@ -150,6 +150,14 @@ class Courier:
                 await self._round()
         except LeaseLostError as error:
             self.lose(error)
+        except Exception as error:  # nobody awaits this task: whoever waits in the line has to hear of it
+            log.exception("the ledger failed in a way that no waiting mends")
+            broken = LeaseLostError(
+                f"the shared ledger failed ({type(error).__name__}), and what this process has there is not known any "
+                "more: nothing more is admitted to a shared pool. Its log has the error; a new process may go on"
+            )
+            broken.__cause__ = error
+            self.lose(broken)
 
     def _wait_s(self) -> float | None:
         """How long the next message may wait; None where there is none."""
@@ -191,7 +199,7 @@ class Courier:
         while True:
             try:
                 answer = await attempt()
-            except LedgerUnavailableError as error:
+            except (LedgerUnavailableError, ConfigurationError) as error:  # the latter: it lets nobody in just now
                 if self.unreachable_since is None:
                     self.unreachable_since = self._clock.now()
                     log.warning("%s; whoever needs a shared pool waits until it answers", error)

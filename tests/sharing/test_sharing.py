@@ -12,7 +12,13 @@ from sharing.shared_world import CountingProvider, Process, hub, processes
 from interlock.admission import CallOutcome, CountingGate, OutcomeKind
 from interlock.admission.virtual import run_virtual
 from interlock.catalog.entry import Limits
-from interlock.errors import AdmissionTimeoutError, LeaseLostError, LedgerUnavailableError, NeverFitsError
+from interlock.errors import (
+    AdmissionTimeoutError,
+    ConfigurationError,
+    LeaseLostError,
+    LedgerUnavailableError,
+    NeverFitsError,
+)
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 
@@ -189,6 +195,29 @@ async def test_whoever_waits_is_refused_when_the_process_was_given_up() -> None:
     with pytest.raises(LeaseLostError):
         await one.admit(1)
     spent.release()
+    await close(one)
+
+
+@virtual
+async def test_whoever_waits_hears_of_a_ledger_that_fails_in_a_way_nobody_knows() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000))
+    (await one.admit(1)).release()
+    one.ledger.failures = [RuntimeError("a row is not what it was")]
+    with pytest.raises(LeaseLostError, match="RuntimeError") as told:
+        await one.admit(1)
+    assert str(told.value.__cause__) == "a row is not what it was"
+    with pytest.raises(LeaseLostError, match="RuntimeError"):
+        await one.admit(1)
+    await close(one)
+
+
+@virtual
+async def test_a_ledger_that_lets_nobody_in_for_a_while_is_waited_for() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000))
+    (await one.admit(1)).release()
+    one.ledger.failures = [ConfigurationError("the password is being changed") for _ in range(3)]
+    (await one.admit(1)).release()
+    assert one.admission.statistics().unmetered == 0
     await close(one)
 
 
