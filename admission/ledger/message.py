@@ -61,14 +61,16 @@ class Settle:
     | field   | what is summed in it                                                                               |
     |---------|----------------------------------------------------------------------------------------------------|
     | `back`  | reserved minus used. Below 0: used beyond the reservation, or without one; a debt                   |
+    | `day`   | the same for limits per day: what has come back to the minute's by itself has not come back to the  |
+    |         | day's, and a day that has begun since the call was sent gets nothing back                           |
     | `eased` | reserved minus used of calls refused with a 429, not below 0: it only eases a debt, for the refusal |
-    |         | says that the provider's bucket is empty                                                            |
+    |         | says that the provider's bucket is empty. Not for limits per day                                    |
     | `sent`  | of what was granted: has left for the provider, and arrives within the time of transit              |
     | `left`  | of what was granted: has been taken by the provider, or will never be sent                          |
     | `slots` | calls that have ended                                                                               |
 
-    A grant that nobody wants any more is `back`, `left` and `slots`, all of it. Whatever is granted must come back as
-    `sent` or `left` some time: until then a level does not refill above what it holds without it.
+    A grant that nobody wants any more is `back`, `day`, `left` and `slots`, all of it. Whatever is granted must come
+    back as `sent` or `left` some time: until then a level does not refill above what it holds without it.
     """
 
     pool: str
@@ -77,6 +79,7 @@ class Settle:
     sent: Charge = NOTHING
     left: Charge = NOTHING
     slots: int = 0
+    day: Charge = NOTHING
 
 
 class SignalKind(StrEnum):

@@ -8,6 +8,8 @@ from typing import Any
 from .message import Message
 from .rows import Claim, LevelRow, PoolRow, TotalRow
 
+#: Numbers of a settle.
+SETTLE = 21
 #: The columns of a pool that are arrays, in the order of `LevelRow`'s fields.
 ARRAYS = (
     "dimension", "part", "kind", "capacity", "published", "rate", "at", "mark", "unsent", "held", "owed", "over",
@@ -83,10 +85,11 @@ def arguments(message: Message, names: Sequence[str], transit_s: float) -> list[
     places = {name: place for place, name in enumerate(names)}
     settles: list[float] = []
     if message.settles:
-        settles = [0.0] * (17 * len(names))
+        settles = [0.0] * (SETTLE * len(names))
         for settle in message.settles:
-            at = 17 * places[settle.pool]
-            settles[at : at + 17] = [*settle.back, *settle.eased, *settle.sent, *settle.left, settle.slots]
+            at = SETTLE * places[settle.pool]
+            counts = (*settle.back, *settle.eased, *settle.sent, *settle.left, settle.slots, *settle.day)
+            settles[at : at + SETTLE] = counts
     keys, priorities, part_asks, part_pools, amounts = [], [], [], [], list[float]()
     wanted: list[list[tuple[float, ...]]] = [[] for _ in names]
     for number, ask in enumerate(message.asks, 1):

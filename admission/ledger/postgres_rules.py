@@ -7,7 +7,7 @@ so: then the same rows are locked by the client and go through the Python rules.
 | argument                                      | meaning                                                          |
 |-----------------------------------------------|------------------------------------------------------------------|
 | `names`                                       | the pools, sorted; what follows names them by their place, from 1 |
-| `settles`                                     | 17 numbers a pool: back, eased, sent, left (4 each), slots; or {} |
+| `settles`                                     | {} or a pool's 21: 4 each of back, eased, sent, left; slots; 4 of day |
 | `ask_keys`, `ask_priorities`                  | of each ask                                                      |
 | `part_asks`, `part_pools`                     | of each part, which ask and which pool it belongs to, in order   |
 | `part_amounts`                                | of each part, its charge and its slots: 5 numbers                |
@@ -19,6 +19,8 @@ so: then the same rows are locked by the client and go through the Python rules.
 from __future__ import annotations
 
 from ..accounts import EPS, TRANSIT_PART
+from .postgres_rows import SETTLE
+from .rows import DAYS
 from .rules import LAPSE_S, SOON_S
 
 #: What the function says: `DONE`, or why it did nothing.
@@ -27,7 +29,7 @@ DONE, REPEATED, LOST, LAPSED, STALE, UNKNOWN, IRREGULAR = range(7)
 ALL_GRANTED, ALL = [-1], "'{-1}'"
 
 #: Changes with the function: processes of different releases may share a ledger.
-NAME = "interlock_ledger_exchange_1"
+NAME = "interlock_ledger_exchange_2"
 
 FUNCTION = f"""
 create or replace function {NAME}(
@@ -116,7 +118,7 @@ begin
     -- What has become of grants.
     if cardinality(settles) > 0 then
         for p in 1..pools loop
-            base := 17 * (p - 1);
+            base := {SETTLE} * (p - 1);
             i := least(settles[base + 17]::integer, own_slots[p]);
             own_slots[p] := own_slots[p] - i; out_[p] := out_[p] - i;
             for k in 1..4 loop
@@ -139,14 +141,15 @@ begin
                     end if;
                     for j in 0..1 loop
                         x := settles[base + 4 * j + k];
-                        if j = 1 then
+                        if dim[d] in {DAYS} then
+                            continue when j = 1;
+                            x := settles[base + 17 + k];
+                        elsif j = 1 then
                             continue when x <= 0;
-                            if dim[d] not in (4, 5) then
-                                f := case when kind_[d] = 0 then
-                                    cap[d] - greatest((at_[d] - greatest(now_, hel[d])) * rat[d], uns[d])
-                                    else cap[d] - at_[d] end;
-                                x := least(x, greatest(-f, 0));
-                            end if;
+                            f := case when kind_[d] = 0 then
+                                cap[d] - greatest((at_[d] - greatest(now_, hel[d])) * rat[d], uns[d])
+                                else cap[d] - at_[d] end;
+                            x := least(x, greatest(-f, 0));
                         end if;
                         if kind_[d] = 2 then
                             if x < 0 or not ove[d] then at_[d] := greatest(at_[d] - x, uns[d]); end if;

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 
-from ..limiter import PARTS
+from ..limiter import PARTS, PER_DAY
 
 #: 2026-01-01T00:00Z.
 EPOCH = 1_767_225_600.0
@@ -26,6 +26,8 @@ EPOCH = 1_767_225_600.0
 RATE, OPEN, WINDOW = range(3)
 #: By number, as they travel.
 DIMENSIONS = (*PARTS, "open")
+#: Those of a day.
+DAYS = tuple(sorted([DIMENSIONS.index(name) for name in PER_DAY]))
 
 
 def moment(now: float) -> datetime:
@@ -50,6 +52,10 @@ class LevelRow:
     owed: bool
     over: bool
     opened_at: float
+
+    @property
+    def per_day(self) -> bool:
+        return self.dimension in DAYS
 
     def need(self, charge: Sequence[float], count: int = 1) -> float:
         """What `count` calls of that charge together take of it."""

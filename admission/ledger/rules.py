@@ -127,8 +127,11 @@ def _settle(pool: PoolRow, own: TotalRow, settle: Settle, now: float, transit_s:
             _left(level, now + min(transit_s, TRANSIT_PART * level.capacity / level.published), sent[part])
         if left[part] > 0:
             _left(level, now, left[part])
-        _give(level, settle.back[part], now)
-        _ease(level, settle.eased[part], now)
+        if level.per_day:
+            _give(level, settle.day[part], now)
+        else:
+            _give(level, settle.back[part], now)
+            _ease(level, settle.eased[part], now)
 
 
 def _left(level: LevelRow, at: float, amount: float) -> None:
@@ -151,8 +154,7 @@ def _give(level: LevelRow, back: float, now: float) -> None:
 
 def _ease(level: LevelRow, eased: float, now: float) -> None:
     if eased > 0:
-        per_day = level.dimension in (4, 5)
-        _give(level, eased if per_day else min(eased, max(-level.free(now), 0.0)), now)
+        _give(level, min(eased, max(-level.free(now), 0.0)), now)
 
 
 def given_up(pool: PoolRow, total: TotalRow, now: float) -> None:

@@ -24,7 +24,7 @@ class PoolLink:
     """
 
     __slots__ = (
-        "_back", "_eased", "_kick", "_left", "_sent", "_signals", "credit", "ended", "gate", "limiter", "name",
+        "_back", "_day", "_eased", "_kick", "_left", "_sent", "_signals", "credit", "ended", "gate", "limiter", "name",
         "slots", "state", "window",
     )  # fmt: skip
 
@@ -40,7 +40,12 @@ class PoolLink:
         self._clear()
 
     def _clear(self) -> None:
-        self._back, self._eased, self._sent, self._left = ([0.0, 0.0, 0.0, 0.0] for _ in range(4))
+        self._back, self._day, self._eased, self._sent, self._left = ([0.0, 0.0, 0.0, 0.0] for _ in range(5))
+
+    def _returns(self, amounts: Sequence[float]) -> None:
+        """To the minute's limits and the day's alike."""
+        _add(self._back, amounts)
+        _add(self._day, amounts)
 
     def kick(self) -> None:
         """Somebody here wants of it."""
@@ -66,29 +71,30 @@ class PoolLink:
         """Granted to somebody here who has gone."""
         for _ in range(calls):
             _add(self._left, charge)
-            _add(self._back, charge)
+            self._returns(charge)
         self._kick(False)
 
     def owe(self, more: Charge) -> None:
         """Used beyond what was reserved, known before the call has ended."""
-        _add(self._back, [-n for n in more])
+        self._returns([-n for n in more])
         self._kick(False)
 
     def settle(self, taken: Charge, used: Charge, sent_at: float, *, drained: bool, grows: bool) -> None:
         """A call has ended: see `Admission.settle`, whose rules these are."""
         backs = [a - b for a, b in zip(taken, used, strict=True)]
-        limiter = self.limiter
+        days, limiter = list(backs), self.limiter
         assert limiter is not None
-        for level in limiter.shared:
-            part = level.part
-            if level.takes and backs[part] > 0:
+        if sent_at != inf:
+            for level in limiter.shared:
+                of_it, part = days if level.per_day else backs, level.part
                 lost = sent_at < level.opened_at or (level.was_full_at > sent_at and not grows)
-                if lost and sent_at != inf:
-                    backs[part] = 0.0
+                if lost and of_it[part] > 0:
+                    of_it[part] = 0.0
         if drained:
             _add(self._eased, [max(back, 0.0) for back in backs])
             backs = [min(back, 0.0) for back in backs]
         _add(self._back, backs)
+        _add(self._day, days)
         self._kick(False)
 
     # What the ledger is told, and what it says.
@@ -100,7 +106,7 @@ class PoolLink:
     @property
     def has_news(self) -> bool:
         """Whether there is anything to tell but asks."""
-        sums = (self.credit, self._back, self._eased, self._sent, self._left)
+        sums = (self.credit, self._back, self._day, self._eased, self._sent, self._left)
         return bool(self._signals or self.slots or self.ended or any(map(_any, sums)))
 
     def collect(self) -> tuple[tuple[Signal, ...], Settle | None]:
@@ -108,7 +114,7 @@ class PoolLink:
         signals, self._signals = tuple(self._signals), []
         spare, spare_slots = Charge(*self.credit), self.slots
         self.credit, self.slots = [0.0, 0.0, 0.0, 0.0], 0
-        _add(self._back, spare)
+        self._returns(spare)
         _add(self._left, spare)
         settle = Settle(
             pool=self.name,
@@ -117,10 +123,11 @@ class PoolLink:
             sent=Charge(*self._sent),
             left=Charge(*self._left),
             slots=self.ended + spare_slots,
+            day=Charge(*self._day),
         )
         self.ended = 0
         self._clear()
-        amounts = (settle.back, settle.eased, settle.sent, settle.left)
+        amounts = (settle.back, settle.day, settle.eased, settle.sent, settle.left)
         return signals, settle if settle.slots or any(map(_any, amounts)) else None
 
     def granted(self, charge: Charge, slots: int) -> None:

@@ -40,6 +40,7 @@ LIMITS = (
     Limits(max_concurrent=4),
     Limits(tpm=1200, rpd=40, day_resets="00:00 UTC"),
     Limits(tpd=3000),
+    Limits(tpm=600, rpm=90, tpd=2000),
 )
 NONE = Charge(0, 0, 0, 0)
 
@@ -79,6 +80,7 @@ class Script:
         into, out = r.randrange(-60, 240), r.randrange(-30, 120)
         return {
             "back": Charge(0, into + out, into, out) if r.random() < 0.7 else NONE,
+            "day": Charge(r.randrange(-1, 2), into - out, into, out) if r.random() < 0.5 else NONE,
             "eased": self.charge(200) if r.random() < 0.2 else NONE,
             "sent": self.charge(500) if r.random() < 0.6 else NONE,
             "left": self.charge(300) if r.random() < 0.3 else NONE,
