@@ -7,7 +7,7 @@ so: then the same rows are locked by the client and go through the Python rules.
 | argument                                      | meaning                                                          |
 |-----------------------------------------------|------------------------------------------------------------------|
 | `names`                                       | the pools, sorted; what follows names them by their place, from 1 |
-| `settles`                                     | {} or a pool's 21: 4 each of back, eased, sent, left; slots; 4 of day |
+| `settles`                                     | {} or a pool's 21: back, eased, sent, left, slots, day (1 or 4) |
 | `ask_keys`, `ask_priorities`                  | of each ask                                                      |
 | `part_asks`, `part_pools`                     | of each part, which ask and which pool it belongs to, in order   |
 | `part_amounts`                                | of each part, its charge and its slots: 5 numbers                |
