@@ -54,8 +54,7 @@ def _ledger(settings: RuntimeSettings, on_lost: Callable[[LeaseLostError], None]
     if place.kind == "postgresql":
         from interlock.admission.ledger.postgres import PostgresLedger
 
-        dsn = place.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        return PostgresLedger(dsn, on_lost=on_lost, ttl_s=settings.lease_s)
+        return PostgresLedger(place.dsn, on_lost=on_lost, ttl_s=settings.lease_s)
     if place.path is None:
         raise ConfigurationError("a ledger in memory is this process's own: leave ledger= out, or give it a file")
     from interlock.admission.ledger.sqlite import SQLiteLedger

@@ -70,6 +70,7 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 GONE = (
     OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError, asyncpg.CannotConnectNowError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby that another server is being made of
     asyncpg.InternalClientError,  # what asyncpg says to a question that crosses the server's goodbye
 )  # fmt: skip
 #: What no waiting will mend.

@@ -21,8 +21,6 @@ async def open_collection(url: str, name: str = DOCUMENTS, *, create: bool = Tru
     SQLite store keeps up to that many MB of vectors in memory once it is searched; 0 reads the file at each search.
     Raises ConfigurationError or StoreError, without a password in its words.
     """
-    from sqlalchemy.engine import make_url
-
     _check_name(name)
     place = Place.of(url)
     if place.kind == "sqlite":
@@ -36,8 +34,7 @@ async def open_collection(url: str, name: str = DOCUMENTS, *, create: bool = Tru
     else:
         from .postgres import PostgresCollection
 
-        dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        collection = PostgresCollection(place.name, name, dsn, create=create)
+        collection = PostgresCollection(place.name, name, place.dsn, create=create)
     try:
         await collection.open()
     except BaseException:

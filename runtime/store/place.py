@@ -19,6 +19,8 @@ _DRIVERS: dict[str, tuple[Kind, str]] = {
     "postgresql": ("postgresql", "postgresql+asyncpg"),
     "postgres": ("postgresql", "postgresql+asyncpg"),
 }
+#: Options that SQLAlchemy keeps to itself.
+_OF_SQLALCHEMY = "prepared_statement_"
 #: What the server says, by its code, and what to do then.
 _ADVICE = {
     "28P01": "Check the user and the password",
@@ -61,6 +63,15 @@ class Place:
         """The file of a store that is one."""
         database = self.url.database
         return Path(database) if self.kind == "sqlite" and database and database != ":memory:" else None
+
+    @property
+    def dsn(self) -> str:
+        """A server's URL for asyncpg itself, which reads it as libpq does. The password stands in it."""
+        query = {name: value for name, value in self.url.query.items() if not name.startswith(_OF_SQLALCHEMY)}
+        mode = query.pop("ssl", None)
+        if mode is not None:
+            query["sslmode"] = mode
+        return self.url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
 
     @property
     def in_memory(self) -> bool:

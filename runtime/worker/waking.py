@@ -57,13 +57,12 @@ class Waker:
     async def _listen(self) -> None:
         import asyncpg
 
-        dsn = self._place.url.set(drivername="postgresql").render_as_string(hide_password=False)
         retry_s = FIRST_RETRY_S
         while True:
             gone = asyncio.Event()
             connection: Any = None
             try:
-                connection = await asyncpg.connect(dsn, timeout=10)
+                connection = await asyncpg.connect(self._place.dsn, timeout=10)
                 connection.add_termination_listener(lambda _: gone.set())  # noqa: B023 - of this connection
                 await connection.add_listener(CHANNEL, lambda *_: self.woken.set())
                 self._listening, retry_s = True, FIRST_RETRY_S

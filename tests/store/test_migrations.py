@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
+from interlock import Runtime, RuntimeSettings
 from interlock.errors import StoreError
 from interlock.runtime import CallRow
 from interlock.runtime.store import migrating
@@ -213,6 +214,13 @@ def test_urls_as_others_write_them(given: str, driver: str, options: dict[str, s
     assert (place.url.drivername, dict(place.url.query)) == (driver, options)
     assert "pw" not in place.name
     assert "pw" not in repr(place)
+
+
+async def test_options_of_a_url_are_understood_by_all_who_connect(postgres: Any) -> None:
+    url = postgres.fresh() + "&sslmode=disable&prepared_statement_cache_size=0"
+    assert "sslmode=disable" in Place.of(url).dsn
+    async with Runtime(RuntimeSettings(store=url, ledger="store")) as runtime:  # SQLAlchemy's driver, and asyncpg alone
+        assert await runtime.calls() == []
 
 
 async def test_the_log_is_written_ahead(tmp_path: Path, make_row: Rows) -> None:
