@@ -124,6 +124,8 @@ class ModelDesk:
         self._pools: set[str] = set()  # those in use
         self._private: set[str] = set()  # of these, those whose provider ends with this process
         self.routing = Routing(surroundings.clock)
+        #: Called, once, when the first pool is drawn on that other processes may draw on too.
+        self.on_first_pool: Callable[[], None] | None = None
 
     # Choosing.
 
@@ -323,6 +325,9 @@ class ModelDesk:
                 entry.base_url or self.catalog.provider(entry.provider).base_url
             ):
                 self._private.add(name)
+            elif self.on_first_pool is not None:
+                told, self.on_first_pool = self.on_first_pool, None
+                told()
         return self._admission.pool(name, limits, shared=name not in self._private)
 
     def outlives(self, pool: str) -> bool:

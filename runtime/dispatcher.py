@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
 from dataclasses import replace
 from datetime import datetime
@@ -81,6 +82,7 @@ class Dispatcher:
         #: Set when this process was given up.
         self.lost: LeaseLostError | None = None
         self.keeping: Keeping | None = None  # set once it is open, where runs are journaled
+        self.looking: asyncio.Task[None] | None = None  # for other processes: kept, for a loop keeps no task alive
         self.settings, self.clock, self.wall, self.rng = settings, clock, wall, rng
         self.admission, self.spending, self.desk, self.book = admission, spending, desk, book
         self.counts = Counts()
@@ -367,14 +369,15 @@ class Dispatcher:
         self._closed = True
         self.meters.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        await self._counting.aclose()
-        await self.desk.aclose()
-        await self.admission.close()
-        if self.ledger is not None:
-            await leave(self.ledger)
-        if self.levels is not None:
-            await self.levels.close()
-        await self.book.close()
+        async with AsyncExitStack() as closing:  # the last first, and each of them whatever the others come to
+            closing.push_async_callback(self.book.close)
+            if self.levels is not None:
+                closing.push_async_callback(self.levels.close)
+            if self.ledger is not None:
+                closing.push_async_callback(leave, self.ledger)
+            closing.push_async_callback(self.admission.close)
+            closing.push_async_callback(self.desk.aclose)
+            closing.push_async_callback(self._counting.aclose)
 
 
 def _check_declared(job: str, returned: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -18,7 +19,7 @@ from .desk import ModelDesk, Surroundings
 from .dispatcher import Dispatcher
 from .levels import LevelKeeper
 from .settings import RuntimeSettings
-from .store.book import Book, MemoryBook
+from .store.book import Book, MemoryBook, Shared
 from .uncancelled import uncancelled
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ async def opened(settings: RuntimeSettings, credentials: Chain, ledger: Ledger |
             levels=None if settings.store is None else levels,
             ledger=ledger,
         )
+        if ledger is None and isinstance(book, Shared):
+            desk.on_first_pool = partial(_look_for_others, dispatcher, book)
         from .journal.starting import keeping_of
 
         dispatcher.keeping = await keeping_of(dispatcher, credentials.redactor.redact)
@@ -70,6 +73,12 @@ async def opened(settings: RuntimeSettings, credentials: Chain, ledger: Ledger |
         await uncancelled(book.close())
         raise
     return dispatcher
+
+
+def _look_for_others(dispatcher: Dispatcher, book: Shared) -> None:
+    from .store.sharing import warn_of_others
+
+    dispatcher.looking = asyncio.get_running_loop().create_task(warn_of_others(book), name="interlock-others")
 
 
 def _utc_now() -> datetime:

@@ -55,6 +55,10 @@ class Shared(Protocol):
         """Call `heed`, from another thread, when what others ask of this process's runs has changed: with all of it."""
         ...
 
+    async def others(self) -> int:
+        """How many other processes have it open."""
+        ...
+
 
 class _Done:
     """An awaitable that is over: nothing to wait for, no future made."""

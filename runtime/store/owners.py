@@ -104,6 +104,12 @@ def alive(connection: Connection, names: Collection[str]) -> set[str]:
     return {row.owner for row in connection.execute(statement.with_for_update(read=True))}
 
 
+def others(connection: Connection, owner: str) -> int:
+    """How many other processes are here, this very moment."""
+    found = connection.execute(select(owners).where(owners.c.owner != owner, is_alive(connection)))
+    return sum(not incarnation(row).gone for row in found)
+
+
 def living(connection: Connection, which: ColumnElement[bool]) -> Select[Any]:
     """The question for the names of those that live, always asked in one order."""
     return select(owners.c.owner).where(which, is_alive(connection)).order_by(owners.c.owner)

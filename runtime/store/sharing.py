@@ -1,5 +1,6 @@
-"""Whether the user's data shares the store's database. It should not: what the store does, it does often and shortly,
-and one long transaction of the user's in the same database makes that slow (on a server) or wait (in a file).
+"""Who shares the store's database. The user's data should not: what the store does, it does often and shortly, and one
+long transaction of the user's in the same database makes that slow (on a server) or wait (in a file). Other processes
+may, and mostly mean to share their limits too.
 """
 
 from __future__ import annotations
@@ -7,8 +8,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from interlock.errors import StoreError
 
 from .place import Place
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from ..database import DatabaseProvider
+    from .book import Shared
 
 log = logging.getLogger("interlock.runtime")
 
@@ -50,3 +55,17 @@ def warn_of_sharing(store: str, databases: Iterable[DatabaseProvider]) -> None:
             " reservation. Give the store a database of its own",
             " and ".join(map(repr, names)),
         )
+
+
+async def warn_of_others(book: Shared) -> None:
+    """Called where this process has its limits for itself."""
+    with suppress(StoreError):  # it is closed by now
+        others = await book.others()
+        if others:
+            log.warning(
+                "%d other process%s this store open, and the limits of models are not shared with %s: together they may"
+                ' send more than a provider allows. RuntimeSettings(ledger="store") in each of them shares the limits',
+                others,
+                " has" if others == 1 else "es have",
+                "it" if others == 1 else "them",
+            )

@@ -12,6 +12,7 @@ from interlock.errors import LeaseLostError
 from .group import Row
 from .journal import SqlJournal
 from .journal_sql import lost_claims
+from .owners import others
 from .queue import SqlQueue
 from .rows import CallRow, RunRow
 from .sql import call_values, insert_call, run_values, upsert_run
@@ -88,6 +89,10 @@ class SqlBook:
         from .levels import read_levels
 
         return await self._writer.read(read_levels)
+
+    async def others(self) -> int:
+        """How many other processes have this store open."""
+        return await self._writer.read(lambda connection: others(connection, self.owner))
 
     @property
     def groups(self) -> int:

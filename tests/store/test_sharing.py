@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from interlock import LLMCall
+from interlock.clients.simulator import SimulatedProvider
 from interlock.runtime import DatabaseProvider, Runtime, RuntimeSettings
 from interlock.runtime.store.sharing import sharing
 
@@ -54,3 +58,31 @@ async def test_a_runtime_warns_of_it_by_name_and_without_a_password(
             assert len(said) == warned
             assert all(text.startswith("the database 'tickets' is the one that the store is in") for text in said)
     await engine.dispose()
+
+
+async def test_processes_that_do_not_share_their_limits_are_told_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SimulatedProvider().in_thread() as provider:
+        catalog = tmp_path / "catalog.yaml"
+        catalog.write_text(
+            f'providers:\n  simulated: {{base_url: "{provider.base_url}"}}\nmodels:\n'
+            "  - {id: small, grade: SMALL, provider: simulated, wire_model_id: small, context_window: 1000,"
+            " max_output_tokens: 100, limits: {rpm: 6000}}\npins: {SMALL: [small]}\n"
+        )
+        settings = RuntimeSettings(catalog=catalog, store=f"sqlite:///{tmp_path}/s.db")
+        shared = replace(settings, ledger="store")
+
+        async def said(one: RuntimeSettings, calls: int = 1) -> int:
+            caplog.clear()
+            async with Runtime(one) as runtime:
+                for _ in range(calls):
+                    await runtime.run(LLMCall("Say hello.", max_output_tokens=10))
+            return sum('ledger="store"' in record.message for record in caplog.records)
+
+        assert await said(settings) == 0  # alone
+        async with Runtime(settings):
+            assert await said(settings, calls=3) == 1
+            assert await said(settings, calls=0) == 0  # it only puts something there, or looks
+            assert await said(shared) == 0
+        assert await said(settings) == 0  # the other has ended
