@@ -91,6 +91,10 @@ def run(
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Lines under way at a time.")] = 64,
     catalog: Catalog = None,
     store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", help='Share the limits with other processes: "store", or the URL of a ledger.'),
+    ] = None,
     configure: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +121,7 @@ def run(
             concurrency=concurrency,
             catalog=catalog,
             store=store,
+            ledger=ledger,
             configure=configure,
             verbose=verbose,
         )

@@ -26,6 +26,7 @@ from interlock.errors import (
     UnpricedModelError,
 )
 
+from ..ledger import STORE
 from ..runtime import Runtime
 from ..settings import RuntimeSettings
 from ..store.place import Place
@@ -68,6 +69,7 @@ class RunOptions:
     concurrency: int = 64
     catalog: Path | None = None
     store: str = "sqlite:///interlock.db"
+    ledger: str | None = None
     configure: str | None = None
     verbose: bool = False
 
@@ -79,10 +81,12 @@ class RunOptions:
             "--max-cost": self.max_cost,
             "--limit": self.limit,
             "--catalog": self.catalog,
+            "--ledger": None if self.ledger is None or self.ledger == STORE else Place.of(self.ledger).name,
             "--configure": self.configure,
         }
         for flag, value in more.items():
             words += [flag, str(value)] if value is not None else []
+        words += ["--ledger", STORE] if self.ledger == STORE else []
         words += ["--skip-bad"] if self.skip_bad else []
         words += ["--store", Place.of(self.store).name] if self.store != RunOptions.store else []
         return shlex.join(words)
@@ -102,7 +106,9 @@ def run_file(options: RunOptions) -> int:
     checked = check(options.input, arguments.fill)
     if checked.bad and not options.skip_bad:
         complain(options.input, checked.bad)
-    settings = RuntimeSettings(catalog=load_catalog(options.catalog), store=options.store, cost_cap=options.max_cost)
+    settings = RuntimeSettings(
+        catalog=load_catalog(options.catalog), store=options.store, ledger=options.ledger, cost_cap=options.max_cost
+    )
     with ResultFile(options.output) as results:
         results.open(resume=options.resume, overwrite=options.overwrite)
         check_same_input(options.input, options.output, checked.ids, results.done)
