@@ -71,7 +71,7 @@ async def test_a_large_call_of_one_process_is_not_starved_by_small_ones_of_other
     assert await large.call(provider, 8_000)
     waited = large.waits[-1]
     assert since + waited < start + 120
-    assert waited <= 1.5 * 8_000 / 1_000 * 2  # its fair turn: as much for the others as for itself
+    assert waited <= 1.5 * 8_000 / 1_000, waited  # what it asks takes so long to refill
     await asyncio.gather(*others)
     assert provider.refused == 0
     await close(*all_)
