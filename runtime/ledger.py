@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError
+from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError, StoreError
 
 if TYPE_CHECKING:
     from interlock.admission.ledger import Ledger
@@ -50,11 +50,14 @@ def _ledger(settings: RuntimeSettings, on_lost: Callable[[LeaseLostError], None]
         url = settings.store
     from .store.place import Place
 
-    place = Place.of(url)
+    try:
+        place = Place.of(url)
+    except StoreError as error:
+        raise ConfigurationError(f"ledger= names no database: {error}") from None
     if place.kind == "postgresql":
         from interlock.admission.ledger.postgres import PostgresLedger
 
-        return PostgresLedger(place.dsn, on_lost=on_lost, ttl_s=settings.lease_s)
+        return PostgresLedger(place.dsn, prepared=place.prepares, on_lost=on_lost, ttl_s=settings.lease_s)
     if place.path is None:
         raise ConfigurationError("a ledger in memory is this process's own: leave ledger= out, or give it a file")
     from interlock.admission.ledger.sqlite import SQLiteLedger
@@ -77,7 +80,7 @@ async def leave(ledger: Ledger) -> None:
     """Give back what this process holds, and disconnect. A ledger that is away is left to see the lease pass."""
     try:
         await ledger.leave()
-    except (LedgerUnavailableError, LeaseLostError) as error:
+    except (LedgerUnavailableError, LeaseLostError, ConfigurationError) as error:
         log.warning("the ledger was not told of this process's end: %s", error)
     finally:
         await ledger.close()

@@ -74,6 +74,11 @@ class Place:
         return self.url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
 
     @property
+    def prepares(self) -> bool:
+        """Whether statements may be prepared: the URL says so where a pooler stands between that has none of it."""
+        return self.url.query.get("prepared_statement_cache_size") != "0"
+
+    @property
     def in_memory(self) -> bool:
         return self.kind == "sqlite" and self.path is None
 
