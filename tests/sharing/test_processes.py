@@ -129,7 +129,10 @@ def test_what_a_killed_process_held_is_there_again_within_its_lease(
     provider.always(Step.slow(2.0))
     killed = started(tmp_path, ledger, callers=2, seconds=30, lease_s=4)
     go(killed)
-    time.sleep(0.5)  # both slots are its
+    deadline = time.monotonic() + 60
+    while provider.count < 3:  # the first call to see that it works, then both slots are its
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     killed.kill()
     killed.communicate()
     other = started(tmp_path, ledger, callers=1, seconds=0.1, lease_s=4)
