@@ -38,6 +38,7 @@ check: $(VENV)/.check $(VENV)/.test
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/test_layout.py
 	$(PY) .ci/check_lengths.py
+	$(PY) .ci/check_listings.py
 
 bench: $(VENV)/.bench
 	@$(PY) -m benchmarks

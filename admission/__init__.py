@@ -16,7 +16,7 @@
     registry.py     pools and held accounts by name; demands as amounts
     waiting.py      a submitted demand
     controller.py   `Admission`, the asyncio shell
-    reservation.py  `Reservation` and its permits
+    reservation.py  `Reservation` and its permits; settling.py: what they do to the accounts
     report.py       explanations, statistics, the words of a refusal
     spend.py        cost caps
     deadlines.py    who must not wait longer
@@ -26,6 +26,7 @@
     permit.py       the protocol of a permit, for whoever sends
     clock.py        the clocks
     ledger/         the shared ledger, where several processes draw on one pool
+    sharing/        one process's side of it: the line stays, the ledger refills
     virtual.py      an event loop of virtual time (imported by whoever wants one)
 
 Above it stand clients, embeddings, decisions and runtime, which may import it; it imports the catalog's values and the

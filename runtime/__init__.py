@@ -1,12 +1,13 @@
 """Jobs and pipelines: what is declared, granted, run, recorded.
 
-    job            Job[R], and what is set on it
+    job            Job[R], and what is set on it; handle: JobHandle[R]; blocking: what a synchronous job is given
     state          the life of a job: its states and the moves between them
     requirements   JobRequirements: what a job declares
     resources      JobResources: what it was granted
     calls          LLMCall; model_calls: EmbeddingCall, DecisionCall; corpus: embeddings of any number of texts
     pipeline_job   @pipeline; context: PipelineContext; scope: step ids; mapping: ctx.map; streaming: ctx.stream
-    execution      one job's life, driven by calls; running: its parts from the grant on
+    execution      one job's life, driven by calls; submitted: what is seen of it; running: its parts from the grant on
+    counting       how large a call is, asked of its provider; pausing: a run that starts nothing for a while
     retry          whether it runs again (pure); live: all that have not ended; unsent: what is still free to drop
     dispatcher     takes jobs in and gives executions what they need; attempt: one run of a job's code; prepared: what
                    that was declared to need; spent: what it has used; current: which job's code runs here
@@ -16,12 +17,15 @@
     edited         an edited catalog is taken over; levels: what admission has learnt outlives the process
     database       DatabaseProvider, and a job's transaction; threads: synchronous code
     runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
-    store/         the records and the runs, in SQLite
+    ledger         from the settings to a shared ledger; statistics: what a Runtime has done so far
+    store/         the records, the runs, the journal's rows and the queue, in SQLite or Postgres
     journal/       what every step of a pipeline came to, and how a run that was cut off goes on
+    worker/        runs put into the store's queue, claimed and seen through
     telemetry/     spans and meters
     search/        what was embedded, kept and searched
+    decisions_eval/ how good decisions are, and how sure they should have been
     plan/          a forecast on virtual time; discovery/ what the credentials can call
-    cli/           the command line; demo/ the main job
+    cli/           the command line; printable: others' words on a terminal; demo/ the main job
 
 The topmost layer: nothing else of Interlock imports it. A name is imported on first use; neither SQLAlchemy nor numpy
 is loaded before a Runtime with a store is opened.

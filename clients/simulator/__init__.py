@@ -6,6 +6,7 @@
                  schema
     deciding     decisions worked out from a state and a question; embedding: vectors, from a text's words
     buckets      the limits, pure; counting: tokens of a text; caching: marked prefixes
+    exchange     what passes between a wire and the provider
     app          the ASGI app; answering, replying: one request's way; framing: its events; connection, server, joining:
                  sockets
     wires/       Anthropic Messages, Mantle, OpenAI Responses and chat completions, Bedrock Converse and InvokeModel,

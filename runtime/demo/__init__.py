@@ -9,6 +9,7 @@
     figures    what is measured, and how
     progress   what is on the screen meanwhile
     report     the last page
+    foretold   the same, planned instead of run
     main       one run of it all
 
 Only `interlock.runtime.cli` and the benchmarks import it.
