@@ -15,7 +15,10 @@ from interlock.errors import ConfigurationError
 #: Models asked for at a time where a list comes in pages, and how many pages are read: a list that never ends is none.
 PAGE = 1_000
 MOST_PAGES = 100
+#: Characters of a model's id: an ARN is the longest there is.
+MOST_NAME = 2_048
 
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _SNAPSHOT = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
@@ -40,6 +43,11 @@ class ListedModel:
     max_output_tokens: int | None = None
     inputs: frozenset[Input] | None = None
     chat: bool = True
+
+    def __post_init__(self) -> None:
+        name: object = self.wire_model_id
+        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or _UNWRITABLE.search(name):
+            raise ValueError(f"lists a model under an id that is no name ({str(name)[:40]!r})")
 
     @property
     def names(self) -> frozenset[str]:

@@ -223,3 +223,9 @@ def test_a_dated_snapshot_is_the_model_of_its_name(listed_as: str, called: str, 
 async def test_the_simulated_provider_in_this_process_has_no_list(wires: Any, bench: Any) -> None:
     with pytest.raises(NoModelListError, match="runs in this process"):
         await listed(bench.template(wires["simulated"], base_url=None))
+
+
+@pytest.mark.parametrize("name", [5, None, "", "a\0b", "\ud800", "n" * 3_000])
+def test_an_id_that_is_no_name_is_no_model(name: Any) -> None:
+    with pytest.raises(ValueError, match="under an id that is no name"):
+        ListedModel(wire_model_id=name)
