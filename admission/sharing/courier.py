@@ -15,12 +15,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError
 
 from ..charges import NOTHING, Charge
 from ..ledger.message import Ask, Message, Part, PoolTerms, Reply, Settle, Signal
+from ..ledger.rules import UnknownPoolError
 from ..queues import NO_TICKET
 from .accounts import SharedGate
 from .asks import next_asks
@@ -50,6 +52,8 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 2.0
 CLOSE_S = 2.0
 #: Where a demand has no ticket yet: keys that no ticket reaches.
 UNTICKETED = 1 << 52
+#: The priorities that a ledger can tell apart, from this below 0 to this above.
+HIGHEST = 2**31 - 1
 
 
 class Courier:
@@ -131,9 +135,9 @@ class Courier:
         with suppress(LedgerUnavailableError, ConfigurationError, LeaseLostError, TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 if self._unanswered is not None:
-                    self._apply(self._unanswered, await self._ledger.exchange(self._unanswered))
-                if self._has_news():
-                    await self._ledger.exchange(self._message([]))
+                    self._apply(self._unanswered, await self._exchange(self._unanswered))
+                if any(link.has_news for link in self.links.values()):
+                    await self._exchange(self._message([]))
 
     # Under way.
 
@@ -175,19 +179,31 @@ class Courier:
     async def _round(self) -> None:
         """One message and its reply."""
         self._urgent.clear()
-        if self._unregistered:
+        while self._unregistered:  # others may come while these are on their way
             await self._register()
         waiters = next_asks(self._line, self._clock.now())
         if not waiters and not self._has_news():
             self._refused, self._again_at = False, None
             return
         message = self._unanswered = self._message(waiters)
-        reply = await self._until_answered(lambda: self._ledger.exchange(message))
+        reply = await self._until_answered(lambda: self._exchange(message))
         self._apply(message, reply)
 
+    async def _exchange(self, message: Message) -> Reply:
+        """An answer. A ledger that was emptied under its processes is told of the pools once more."""
+        try:
+            return await self._ledger.exchange(message)
+        except UnknownPoolError as error:
+            log.warning("%s: it was emptied, and is told of the pools again", error.args[0])
+            await self._ledger.register(tuple(self._terms.values()))
+            return await self._ledger.exchange(message)
+
     async def _register(self) -> None:
-        terms, self._unregistered = tuple(self._unregistered.values()), {}
+        terms = tuple(self._unregistered.values())
         states = await self._until_answered(lambda: self._ledger.register(terms))
+        for one in terms:
+            if self._unregistered.get(one.name) is one:  # it has not been edited again meanwhile
+                del self._unregistered[one.name]
         now = self._clock.now()
         for state in states:
             self.links[state.pool].heard(state, now)
@@ -249,7 +265,7 @@ class Courier:
         return Ask(
             key=key,
             parts=tuple([Part(pool=name, charge=charge, slots=slots.get(name, 0)) for name, charge in parts.items()]),
-            priority=-waiting.rank,
+            priority=max(-HIGHEST, min(-waiting.rank, HIGHEST)),
         )
 
     def _apply(self, message: Message, reply: Reply) -> None:
@@ -272,6 +288,17 @@ class Courier:
         self._answered_at, self._again_at = now, None
         self._refused = bool(message.asks) and not reply.granted
         if len(reply.granted) < len(message.asks):
-            fits = [state.fit_in_s for state in reply.pools.values() if state.fit_in_s is not None]
-            self._again_at = now + min([ASK_AGAIN_S, *fits])
+            self._again_at = now + min(ASK_AGAIN_S, _soonest_s(message, reply))
         self._told([account for name in reply.pools for account in self.links[name].accounts])
+
+
+def _soonest_s(message: Message, reply: Reply) -> float:
+    """When the first of the refused asks fits, in all of its pools."""
+    granted, seen, soonest = set(reply.granted), set[str](), inf
+    for place, ask in enumerate(message.asks):
+        if place in granted:
+            continue
+        fits = [reply.pools[part.pool].fit_in_s for part in ask.parts if part.pool not in seen]
+        seen.update(part.pool for part in ask.parts)
+        soonest = min(soonest, max((fit for fit in fits if fit is not None), default=inf))
+    return soonest

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from sharing.shared_world import CountingProvider, Process, hub, processes
 
-from interlock.admission import CallOutcome, CountingGate, OutcomeKind
+from interlock.admission import CallCharge, CallOutcome, CountingGate, Demand, OutcomeKind
+from interlock.admission.sharing.courier import ASK_AGAIN_S
 from interlock.admission.virtual import run_virtual
-from interlock.catalog.entry import Limits
+from interlock.catalog.entry import Accounting, Limits
 from interlock.errors import (
     AdmissionTimeoutError,
     ConfigurationError,
@@ -273,4 +274,53 @@ async def test_nothing_runs_while_nothing_happens() -> None:
     said = len(one.ledger.said)
     await asyncio.sleep(3_600)
     assert len(one.ledger.said) == said
+    await close(one)
+
+
+@virtual
+async def test_who_lacks_one_of_two_pools_does_not_ask_all_the_time() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000))
+    pools = [one.admission.pool(name, limits) for name, limits in (("p", Limits(max_concurrent=1)), ("q", Limits()))]
+    calls = [
+        CallCharge(key=pool.name, pool=pool, accounting=Accounting(), input_tokens=1, output_tokens=0) for pool in pools
+    ]
+    held = await one.admission.admit(Demand(calls=(calls[0],)))
+    waiting = asyncio.ensure_future(one.admission.admit(Demand(calls=tuple(calls))))
+    await asyncio.sleep(1)
+    said = len(one.ledger.said)
+    await asyncio.sleep(10)
+    assert len(one.ledger.said) - said <= 10 / ASK_AGAIN_S
+    held.release()
+    (await waiting).release()
+    await close(one)
+
+
+@virtual
+async def test_a_pool_that_comes_while_others_are_being_registered_is_registered_too() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000), round_trip_s=0.02)
+    first = asyncio.ensure_future(one.admit(1))
+    await asyncio.sleep(0.01)  # p is on its way
+    pool = one.admission.pool("q", Limits(tpm=600))
+    call = CallCharge(key="q", pool=pool, accounting=Accounting(), input_tokens=1, output_tokens=0)
+    (await one.admission.admit(Demand(calls=(call,)))).release()
+    (await first).release()
+    await close(one)
+
+
+@virtual
+async def test_a_ledger_that_was_emptied_is_told_of_the_pools_again() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000))
+    (await one.admit(1)).release()
+    await asyncio.sleep(1)
+    one.ledger.hub.books.clear()
+    (await one.admit(1)).release()
+    await close(one)
+
+
+@virtual
+async def test_a_priority_beyond_what_a_ledger_can_hold_is_the_highest() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000))
+    (await one.admit(1, priority=10**12)).release()
+    (await one.admit(1, priority=-(10**12))).release()
+    assert [ask.priority for said in one.ledger.said for ask in said.asks] == [2**31 - 1, 1 - 2**31]
     await close(one)
