@@ -136,6 +136,23 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         interlock.Rntime  # noqa: B018
 
 
+def test_the_verbs_are_there() -> None:
+    verbs = {
+        "Runtime": "run submit enqueue llm embeddings decisions",
+        "PipelineContext": "run gather map stream step submit now uuid random branch",
+        "LLMClient": "single_response stream_response",
+        "EmbeddingsClient": "embed embed_batch",
+        "DecisionClient": "decide decide_batch",
+    }
+    lacking = [
+        f"{name}.{verb}"
+        for name, of in verbs.items()
+        for verb in of.split()
+        if not hasattr(getattr(interlock, name), verb)
+    ]
+    assert lacking == []
+
+
 def test_the_import_loads_nothing_heavy() -> None:
     code = "import interlock, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -37,6 +37,16 @@ def first_cells(text: str) -> list[str]:
     return re.findall(r"^\| `?([^`|]+?)`? *\|", text, re.MULTILINE)
 
 
+def test_every_page_that_is_named_is_there() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+    named = {
+        (page.name, link)
+        for page in pages
+        for link in re.findall(r"\b(?:docs/)?([a-z]+\.md)\b", page.read_text(encoding="utf-8"))
+    }
+    assert {(page, link) for page, link in named if not (ROOT / "docs" / link).is_file()} == set()
+
+
 @pytest.mark.parametrize(
     ("title", "model"),
     [
