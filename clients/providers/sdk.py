@@ -286,7 +286,7 @@ class SdkChatClient(AbstractLLMClient):
         """The number of tokens that an answer to a count tells."""
         reply = self._reply(response)
         tokens = reply.payload.get(field)
-        if not isinstance(tokens, int) or not 0 < tokens <= MOST_TOKENS:
+        if type(tokens) is not int or not 0 < tokens <= MOST_TOKENS:
             raise self.malformed(f"counted {str(tokens)[:40]!r} tokens", request_id=reply.request_id)
         return tokens
 

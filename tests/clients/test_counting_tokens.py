@@ -113,6 +113,7 @@ FAILURES = (
     (Step.server_error(503), TransientUpstreamError),
     (Step.html(), MalformedResponseError),
     (Step.body({"tokens": 3}), MalformedResponseError),
+    (Step.body(dict.fromkeys(("input_tokens", "totalTokens", "inputTokens"), True)), MalformedResponseError),
     (Step.body({"input_tokens": "3", "totalTokens": "3", "inputTokens": 0}), MalformedResponseError),
     (Step.status(404), UpstreamError),
     (Step.status(400, {"message": "No.", "error": {"message": "No."}}), InvalidRequestError),
