@@ -102,6 +102,23 @@ class PipelineContext:
         """Start a job and go on. It must end before the pipeline does: what is left then is cancelled."""
         return self._submit(job, self._scope.take(key), after=tuple(after), tolerate_failures=tolerate_failures)
 
+    def enqueue(
+        self,
+        job: Job[Any],
+        *,
+        run_id: str | None = None,
+        cost_cap: str | None = None,
+        priority: int | None = None,
+        workflow: str | None = None,
+        key: str | None = None,
+    ) -> Coroutine[Any, Any, str]:
+        """Put a pipeline's call into the store's queue, as `Runtime.enqueue` does, and give its run's id. It is a run
+        of its own: it outlives this one, and its costs are not this one's. A step: however often this run is cut off,
+        it is put there once, under `run_id` or by default this run's id and the step's."""
+        path = self._scope.take(key)
+        settings = {"cost_cap": cost_cap, "priority": priority, "workflow": workflow}
+        return self._enqueue(path, job, run_id or f"{self.run_id}/{step_id(path)}", settings)
+
     @overload
     def gather(self, a: Job[A], /) -> Coroutine[Any, Any, tuple[A]]: ...
     @overload
@@ -245,13 +262,27 @@ class PipelineContext:
     async def _step(
         self, path: tuple[str, ...], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        name = getattr(fn, "__qualname__", type(fn).__qualname__)
+        return await self._kept(path, name, (args, kwargs), lambda: self._call(fn, args, kwargs))
+
+    async def _enqueue(self, path: tuple[str, ...], job: Job[Any], run_id: str, settings: dict[str, Any]) -> str:
+        from .worker.enqueueing import enqueue_all
+
+        async def put() -> str:
+            await enqueue_all(self._dispatcher, [(job, run_id)], **settings)
+            return run_id
+
+        return await self._kept(path, "enqueue", (job, run_id, settings), put)
+
+    async def _kept(
+        self, path: tuple[str, ...], name: str, given: tuple[Any, ...], work: Callable[[], Awaitable[R]]
+    ) -> R:
+        """Some work that is no job, as a step."""
         shared, journal = self._shared, self._shared.run.journal
         shared.stopper.check()
         if journal is None:
-            return await self._call(fn, args, kwargs)
-        name = getattr(fn, "__qualname__", type(fn).__qualname__)
-        given = fingerprint(name, args, kwargs)
-        return await journal.step(step_id(path), name, given, lambda: self._call(fn, args, kwargs), shared.stopper)
+            return await work()
+        return await journal.step(step_id(path), name, fingerprint(name, *given), work, shared.stopper)
 
     async def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(fn):

@@ -217,30 +217,16 @@ class Runtime:
     ) -> dict[str, bool]:
         """Many at once, each with its run's id or None, in one transaction: all of them, or none. By the run's id,
         whether it was put there now, or had been before."""
-        from .worker.enqueueing import queued_head
+        from .worker.enqueueing import enqueue_all
 
-        dispatcher, (queue, _) = self._open(), self._queue()
-        at = dispatcher.wall()
-        heads = [
-            queued_head(
-                job,
-                run_id=run_id or dispatcher.new_id(),
-                at=at,
-                cost_cap=cost_cap,
-                priority=priority,
-                workflow=workflow,
-            )
-            for job, run_id in jobs
-        ]
-        known = await queue.put(heads, at)
-        return {head.run_id: head.run_id not in known for head in heads}
+        return await enqueue_all(self._open(), jobs, cost_cap=cost_cap, priority=priority, workflow=workflow)
 
     def _queue(self) -> tuple[SqlQueue, Place]:
         from .store.place import Place
+        from .worker.enqueueing import queue_of
 
-        queue = getattr(self._open().book, "queue", None)
-        if queue is None or self.settings.store is None:
-            raise ConfigurationError("there is no queue without a store: give RuntimeSettings(store=...) a URL")
+        queue = queue_of(self._open())
+        assert self.settings.store is not None
         return queue, Place.of(self.settings.store)
 
     def _now(self) -> datetime:

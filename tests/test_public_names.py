@@ -139,7 +139,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_verbs_are_there() -> None:
     verbs = {
         "Runtime": "run submit enqueue llm embeddings decisions",
-        "PipelineContext": "run gather map stream step submit now uuid random branch",
+        "PipelineContext": "run submit enqueue gather map stream step now uuid random branch",
         "LLMClient": "single_response stream_response",
         "EmbeddingsClient": "embed embed_batch",
         "DecisionClient": "decide decide_batch",

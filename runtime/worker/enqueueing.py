@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from interlock.catalog.pricing import parse_cap
 from interlock.errors import ConfigurationError
@@ -10,6 +12,43 @@ from interlock.errors import ConfigurationError
 from ..journal.calling import head_of
 from ..journal.protocol import RunHead
 from ..pipeline_job import PipelineJob
+
+if TYPE_CHECKING:
+    from ..dispatcher import Dispatcher
+    from ..store.queue import SqlQueue
+
+
+def queue_of(dispatcher: Dispatcher) -> SqlQueue:
+    """Raises ConfigurationError where there is no store, and so no queue."""
+    queue: SqlQueue | None = getattr(dispatcher.book, "queue", None)
+    if queue is None:
+        raise ConfigurationError("there is no queue without a store: give RuntimeSettings(store=...) a URL")
+    return queue
+
+
+async def enqueue_all(
+    dispatcher: Dispatcher,
+    jobs: Sequence[tuple[object, str | None]],
+    *,
+    cost_cap: str | None,
+    priority: int | None,
+    workflow: str | None,
+) -> dict[str, bool]:
+    """See `Runtime.enqueue_all`."""
+    queue, at = queue_of(dispatcher), dispatcher.wall()
+    heads = [
+        queued_head(
+            job,
+            run_id=run_id or dispatcher.new_id(),
+            at=at,
+            cost_cap=cost_cap,
+            priority=priority,
+            workflow=workflow,
+        )
+        for job, run_id in jobs
+    ]
+    known = await queue.put(heads, at)
+    return {head.run_id: head.run_id not in known for head in heads}
 
 
 def queued_head(

@@ -25,6 +25,12 @@ async def read(ctx: PipelineContext, letter: Letter) -> str:
 
 
 @pipeline
+async def leaves(ctx: PipelineContext, number: int) -> list[str]:
+    first = await ctx.enqueue(double(number))
+    return [first, await ctx.enqueue(double(number + 1), run_id="named", priority=3)]
+
+
+@pipeline
 async def fails(ctx: PipelineContext) -> None:
     raise ValueError("no good")
 

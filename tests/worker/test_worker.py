@@ -97,6 +97,24 @@ async def test_a_run_put_there_twice_is_one_run(store: str) -> None:
         assert (await run_until_empty(runtime)).claimed == 0
 
 
+async def test_a_pipeline_puts_runs_there_that_outlive_it_each_once(store: str) -> None:
+    async with Runtime(settings(store)) as runtime:
+        put = await runtime.run(work.leaves(4), run_id="r")
+        assert put == ["r/0", "named"]
+        assert {row.run_id for row in await runtime.runs() if row.status == "queued"} == set(put)
+        worker = await run_until_empty(runtime)
+        assert worker.done == 2
+        assert await runtime.resume("r", from_step="0") == put  # the steps run again, the runs do not
+        assert (await run_until_empty(runtime)).claimed == 0
+        assert [await runtime.resume(run_id) for run_id in put] == [8, 10]
+
+
+async def test_a_pipeline_without_a_store_has_no_queue() -> None:
+    async with Runtime(RuntimeSettings(store=None)) as runtime:
+        with pytest.raises(ConfigurationError, match="store"):
+            await runtime.run(work.leaves(1))
+
+
 async def test_what_no_other_process_could_call_is_refused_at_once(store: str) -> None:
     @pipeline
     async def inside(ctx: Any) -> None: ...
