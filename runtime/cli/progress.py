@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -49,6 +50,7 @@ class ResultFile:
         if resume and overwrite:
             raise ConfigurationError("--resume keeps what is there and --overwrite does not: give one of them")
         self._check_place()
+        self._check_alone()
         there = next((path for path in (self.part, self.output) if path.exists() and path.stat().st_size), None)
         if there is None or overwrite:
             return
@@ -73,6 +75,10 @@ class ResultFile:
                     raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise _unwritable(self.output, error) from None
+
+    def _check_alone(self) -> None:
+        with suppress(FileNotFoundError, PermissionError), self.part.open("rb") as file:
+            _lock(file, self.output)
 
     def _read_back(self, path: Path) -> None:
         try:
@@ -120,12 +126,15 @@ class ResultFile:
         """The part file holds everything from here on, so that one file is the truth while a run goes on."""
         if self.source == self.part:
             file = self.part.open("r+b")
+            _lock(file, self.output)
             file.truncate(self._end)
             file.seek(self._end)
             return file
+        self._check_alone()
         fresh = self.part.with_name(f"{self.part.name}.new")
         file = fresh.open("w+b")
         try:
+            _lock(file, self.output)
             if self.source is not None:
                 earlier = self.source.read_bytes()
                 file.write(earlier if earlier.endswith(b"\n") else earlier + b"\n")
@@ -135,7 +144,7 @@ class ResultFile:
             file.close()
             fresh.unlink(missing_ok=True)
             raise
-        return file
+        return file  # its lock goes along, and ends with the process
 
     def finish(self, order: Iterable[Id]) -> None:
         """Write the output in that order, in one step; without any result there is no output.
@@ -145,6 +154,7 @@ class ResultFile:
         self._flush()
         if self._file is None and self.source == self.part:  # nothing new, but a killed run left its results here
             self._file = self.part.open("rb")
+            _lock(self._file, self.output)
         if self._file is None:
             return
         target = self.output.resolve() if self.output.is_symlink() else self.output
@@ -202,6 +212,21 @@ def _result(path: Path, number: int, raw: bytes) -> dict[str, Any]:
         f"{path}: line {number} is no result of `interlock run`: mend or remove that line, choose another output, or "
         "--overwrite"
     )
+
+
+def _lock(file: BinaryIO, output: Path) -> None:
+    """Two processes that wrote into one file would write over each other. Where the system has no such lock there is
+    none."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigurationError(
+            f"{output} is being written by another process: wait until it has ended, or choose another output"
+        ) from None
+    except (ImportError, OSError):
+        return
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigurationError:

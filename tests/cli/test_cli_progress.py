@@ -115,3 +115,21 @@ def test_any_text_comes_back(output: Path) -> None:
         results.add(ok("a", text))
         results.finish(["a"])
     assert lines(output) == [ok("a", text)]
+
+
+@pytest.mark.parametrize("how", [{"resume": True}, {"overwrite": True}, {}])
+def test_two_at_once_do_not_write_into_one_file(output: Path, how: dict[str, bool]) -> None:
+    with started(output) as first:
+        early = started(output, **how)  # before there is anything
+        first.add(ok("a"))
+        with pytest.raises(ConfigurationError, match="being written by another process"):
+            early.add(ok("b"))
+        with pytest.raises(ConfigurationError, match="being written by another process"):
+            started(output, **how)
+        first.add(ok("c"))
+        first.finish(("a", "c"))
+    assert [line["id"] for line in lines(output)] == ["a", "c"]
+    with started(output, resume=True) as later:
+        later.add(ok("b"))
+        later.finish(("a", "b", "c"))
+    assert [line["id"] for line in lines(output)] == ["a", "b", "c"]
