@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.errors import ConfigurationError
+from interlock.errors import ConfigurationError, StoreError
 
 from ..store.text import restored, storable
 
@@ -172,7 +173,20 @@ def stored_ids(ids: Sequence[str]) -> list[str]:
 
 
 def document_of(id: str, text: str, fields: str) -> Document:
-    return Document(id=restored(id), text=restored(text), fields=json.loads(restored(fields)))
+    with sound():
+        return Document(id=restored(id), text=restored(text), fields=json.loads(restored(fields)))
+
+
+@contextmanager
+def sound() -> Iterator[None]:
+    """StoreError for what was stored and cannot be read: somebody else has written there, or the disk has lost it."""
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(
+            f"a stored document or vector is damaged ({type(error).__name__}): delete the collection's file or tables, "
+            "or bring a copy back, and embed again"
+        ) from None
 
 
 def hits_of(found: Sequence[tuple[str, str, str, Any]], question: NDArray[np.float32], k: int) -> tuple[Hit, ...]:
@@ -182,8 +196,9 @@ def hits_of(found: Sequence[tuple[str, str, str, Any]], question: NDArray[np.flo
 
     if not found:
         return ()
-    stored = [np.frombuffer(row[3], dtype="<f4") if isinstance(row[3], bytes) else row[3] for row in found]
-    scores = np.stack(stored).astype(np.float64) @ question.astype(np.float64)
+    with sound():
+        stored = [np.frombuffer(row[3], dtype="<f4") if isinstance(row[3], bytes) else row[3] for row in found]
+        scores = np.stack(stored).astype(np.float64) @ question.astype(np.float64)
     best = sorted(zip(scores.tolist(), found, strict=True), key=lambda pair: (-pair[0], pair[1][0]))[:k]
     documents = [(score, document_of(id, text, fields)) for score, (id, text, fields, _) in best]
     return tuple(Hit(id=one.id, score=score, text=one.text, fields=one.fields) for score, one in documents)

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .documents import sound
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -45,12 +47,14 @@ def dots(rows: Float32, question: Float32) -> Float32:
     return found
 
 
-def steps(connection: sqlite3.Connection, table: str, since: int = 0) -> Iterator[tuple[Int64, Float32]]:
-    """(keys, vectors) of the rows from the key `since` on, some at a time."""
+def steps(connection: sqlite3.Connection, table: str, width: int, since: int = 0) -> Iterator[tuple[Int64, Float32]]:
+    """(keys, vectors of that width) of the rows from the key `since` on, some at a time."""
     found = connection.execute(f"SELECT key, vector FROM {table} WHERE key >= ? ORDER BY key", (since,))
     while rows := found.fetchmany(STEP_ROWS):
         keys = np.array([row[0] for row in rows], dtype=np.int64)
-        yield keys, np.frombuffer(b"".join([row[1] for row in rows]), dtype=_NUMBERS).reshape(len(rows), -1)
+        with sound():
+            vectors = np.frombuffer(b"".join([row[1] for row in rows]), dtype=_NUMBERS).reshape(len(rows), width)
+        yield keys, vectors
 
 
 def scan_with_extension(connection: sqlite3.Connection, table: str, question: Float32, count: int) -> list[int]:

@@ -272,7 +272,7 @@ class SqliteCollection(Collection):
             return held.nearest(question, count, self._scanners)
         if self.has_extension:
             return scan_with_extension(connection, now.vectors, question, count)
-        return scan_in_steps(steps(connection, now.vectors), question, count)
+        return scan_in_steps(steps(connection, now.vectors, now.width), question, count)
 
     def _up_to_date(self, connection: sqlite3.Connection, now: Generation) -> HeldVectors | None:
         """The vectors in memory as this transaction sees them; None where they are not held."""
@@ -284,7 +284,7 @@ class SqliteCollection(Collection):
         if before is not None and before.removed != now.removed:
             held.keep_only(row[0] for row in connection.execute(f"SELECT key FROM {now.documents}"))
         self._held, self._held_of = None, None
-        if not held.add(steps(connection, now.vectors, held.next_key), most=self._hold):
+        if not held.add(steps(connection, now.vectors, now.width, held.next_key), most=self._hold):
             self._too_large = now.number
             return None
         self._held, self._held_of = held, now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,27 @@ def test_the_command_that_goes_on_shows_no_password() -> None:
     words = EmbedOptions(store=secret, records=secret, input=Path("docs.jsonl")).again()
     assert words.count("postgresql://me:***@there/docs") == 2
     assert "hunter2" not in words
+
+
+@pytest.mark.parametrize("hold_mb", [0, 64])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE interlock_vectors_1 SET vector = x'0011' WHERE key = 2",
+        "UPDATE interlock_vectors_1 SET vector = x''",
+        "UPDATE interlock_vectors_1 SET vector = 'words'",
+        "UPDATE interlock_documents_1 SET fields = '{'",
+        "UPDATE interlock_documents_1 SET id = x'ff' WHERE key = 1",
+        "DROP TABLE interlock_documents_1",
+    ],
+)
+async def test_a_damaged_store_is_an_error_of_the_store(tmp_path: Path, damage: str, hold_mb: int) -> None:
+    documents, vectors = some(5)
+    async with await open_collection(f"sqlite:///{tmp_path}/docs.db") as collection:
+        await collection.add(documents, vectors, model="words")
+    with sqlite3.connect(tmp_path / "docs.db") as connection:
+        connection.execute(damage)
+    connection.close()
+    async with await open_collection(f"sqlite:///{tmp_path}/docs.db", hold_mb=hold_mb) as collection:
+        with pytest.raises(StoreError):
+            await collection.search(vectors[0])

@@ -94,8 +94,8 @@ async def test_what_is_held_is_read_once_and_then_only_what_is_new(
     read: list[int] = []
     steps = scan.steps
 
-    def counted(connection: Any, table: str, since: int = 0) -> Any:
-        for keys, rows in steps(connection, table, since):
+    def counted(connection: Any, table: str, width: int, since: int = 0) -> Any:
+        for keys, rows in steps(connection, table, width, since):
             read.extend(keys.tolist())
             yield keys, rows
 
