@@ -4,7 +4,8 @@
     protocol   Ledger: what every ledger can do; base: what all of them have in common
     rules      what a message changes (pure); cold: what is rare, by the pool's real limiter (pure)
     rows       what a ledger keeps: plain values
-    owners     who is alive (pure), and the thread that says so; hostclock: one clock for a host's processes
+    owners     who is alive (pure), and the thread that says so; pulse: whether this process has been running
+    hostclock  one clock for a host's processes
     memory     MemoryLedger: for several runtimes of one process, and for tests
     sqlite     SQLiteLedger: for a host's processes; sqlite_schema: its tables
     postgres   PostgresLedger: for every host's; postgres_schema, postgres_rows: its tables and what is in them;

@@ -77,7 +77,7 @@ class BaseLedger(ABC):
         self._check()
         try:
             try:
-                await self._beat(self._heart is None or self._heart.awake)
+                await self._beat(self._awake)
             except LapsedError:
                 raise stopped(self.owner) from None
         except LeaseLostError as error:
@@ -99,6 +99,10 @@ class BaseLedger(ABC):
     async def _stop_heart(self) -> None:
         if self._heart is not None:
             await asyncio.to_thread(self._heart.stop)  # a beat under way may take as long as its answer
+
+    @property
+    def _awake(self) -> bool:
+        return self._heart is None or self._heart.awake
 
     def _check(self) -> None:
         if self._lost is not None:

@@ -20,11 +20,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 
 from interlock.errors import InterlockError, LeaseLostError, LedgerUnavailableError
 
 from .message import Message
+from .pulse import Pulse
 
 log = logging.getLogger("interlock.admission.ledger")
 
@@ -111,30 +111,30 @@ class Heart:
         over: Callable[[], None],
         on_lost: Callable[[LeaseLostError], None],
     ) -> None:
-        self._owner, self._every_s, self._lease_s = owner, BEAT_PART * ttl_s, LEASE_PART * ttl_s
+        self._owner, self._every_s = owner, BEAT_PART * ttl_s
         self._beat, self._over, self._on_lost = beat, over, on_lost
-        self._awake_at = monotonic()
+        self._pulse = Pulse(f"interlock-pulse-{owner}", every_s=BEAT_PART * ttl_s, gap_s=LEASE_PART * ttl_s)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"interlock-ledger-{owner}", daemon=True)
 
     def start(self) -> None:
+        self._pulse.start()
         self._thread.start()
 
     def stop(self) -> None:
         """Returns when the thread has ended; may be called again."""
         self._ending.set()
+        self._pulse.stop()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
     @property
     def awake(self) -> bool:
         """Whether this process has been running all along, as far as a lease goes."""
-        return monotonic() - self._awake_at < self._lease_s
+        return self._pulse.steady
 
     def _once(self) -> None:
         awake = self.awake
-        if awake:
-            self._awake_at = monotonic()
         try:
             self._beat(False)
         except LapsedError:
@@ -142,7 +142,7 @@ class Heart:
             if not (awake and self.awake):
                 raise stopped(self._owner) from None
             self._beat(True)
-        self._awake_at = monotonic()
+        self._pulse.forget()
 
     def _run(self) -> None:
         try:
@@ -157,4 +157,5 @@ class Heart:
                 except Exception:
                     log.exception("ledger: a heartbeat of %s failed", self._owner)
         finally:
+            self._pulse.stop()
             self._over()

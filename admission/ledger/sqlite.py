@@ -279,7 +279,8 @@ class SQLiteLedger(BaseLedger):
     def _beat_with(self, tables: Tables, revive: bool) -> None:
         with tables.transaction():
             now, row = tables.now(), tables.owner(self.fence)
-            beaten(row, self.owner, now, self.ttl_s, revive=revive)
+            # Asked again: it may have waited for the file, and been stopped meanwhile.
+            beaten(row, self.owner, now, self.ttl_s, revive=revive and self._awake)
             assert row is not None
             tables.renew(row)
             if may_judge(row, now, self.ttl_s):

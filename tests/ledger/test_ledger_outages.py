@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,19 @@ async def test_a_file_that_cannot_be_opened_is_said_by_name(tmp_path: Path) -> N
         with pytest.raises(LedgerUnavailableError, match=path.name):
             await ledger.open()
         await ledger.close()
+
+
+async def test_whoever_waits_for_a_file_that_a_stopped_process_has_locked_is_not_lost_for_it(tmp_path: Path) -> None:
+    lost = list[Exception]()
+    ledger = SQLiteLedger(tmp_path / "ledger.db", ttl_s=1.6, on_lost=lost.append)
+    await ledger.open()
+    with (tmp_path / "ledger.db-lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as one has it that was stopped in the midst of a message
+        await asyncio.sleep(1.6)  # its lease is over by then
+    await ledger.heartbeat()
+    assert lost == []
+    await ledger.leave()
+    await ledger.close()
 
 
 async def test_a_server_that_is_not_there_is_said_by_name(unused_port: int) -> None:

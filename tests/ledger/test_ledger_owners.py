@@ -172,7 +172,7 @@ async def test_a_heart_that_cannot_be_heard_goes_on_and_one_that_is_lost_stops(
         if answer is not None:
             raise answer
 
-    heart = Heart("someone", 0.4, beat, done.set, lost.append)
+    heart = Heart("someone", 0.8, beat, done.set, lost.append)
     heart.start()
     assert await asyncio.to_thread(done.wait, 10)
     heart.stop()
@@ -186,7 +186,7 @@ async def test_a_heart_that_did_not_run_is_lost_even_if_it_was_stopped_on_its_wa
 
     def beat(revive: bool) -> None:
         assert not revive
-        heart._awake_at -= 10  # as if the process had been stopped here
+        heart._pulse.at -= 10  # as if the process had been stopped here
         raise LapsedError("late")
 
     heart = Heart("someone", 0.4, beat, done.set, lost.append)
