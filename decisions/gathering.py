@@ -13,7 +13,7 @@ R = TypeVar("R")
 async def gathered(items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int) -> list[R]:
     """`work` of every item, at most `limit` at a time; items are taken as there is room for them. The first failure
     cancels the rest, waits for it, and is raised."""
-    if limit < 1:
+    if type(limit) is not int or limit < 1:
         raise ValueError(f"at least one at a time, not {limit!r}")
     if limit == 1:
         return [await work(item) for item in items]

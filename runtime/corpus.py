@@ -137,7 +137,7 @@ async def embed_corpus(
     Everything else that fails is raised at its place and stops what is under way; leave early with `aclose`. `job` are
     further arguments of EmbeddingCall (`workflow`, `priority`, `max_wait_s`, ...).
     """
-    if not isinstance(batch_texts, int) or batch_texts < 1:
+    if type(batch_texts) is not int or batch_texts < 1:
         raise ValueError(f"a batch holds at least 1 text, so batch_texts cannot be {batch_texts!r}")
     if refused not in ("raise", "keep"):
         raise ValueError(f'refused is "raise" or "keep", not {refused!r}')
@@ -152,7 +152,10 @@ async def embed_corpus(
     feed = _batches(texts, packer, known)
     doubts = _Doubts()
     outcomes = _outcomes(
-        runtime, feed, lambda batch: call(batch.texts) if batch.texts else _Nothing(), limit or packer.limit
+        runtime,
+        feed,
+        lambda batch: call(batch.texts) if batch.texts else _Nothing(),
+        packer.limit if limit is None else limit,
     )
     try:
         async for outcome in outcomes:

@@ -67,7 +67,7 @@ class Mapped(Generic[T, R]):
     """
 
     def __init__(self, plan: MapPlan[T, R]) -> None:
-        if not isinstance(plan.limit, int) or plan.limit < 1:
+        if type(plan.limit) is not int or plan.limit < 1:
             raise ValueError(f"the limit of a map is a whole number and at least 1, not {plan.limit!r}")
         self._plan = plan
         self._begun = False

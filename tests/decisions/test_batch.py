@@ -117,8 +117,9 @@ async def test_the_first_failure_cancels_the_rest_and_waits_for_it() -> None:
     with pytest.raises(KeyError):
         await gathered(range(10), work, limit=3)
     assert sorted(ended) == [0, 1, 2]
-    with pytest.raises(ValueError, match="at least one at a time"):
-        await gathered(range(3), work, limit=0)
+    for limit in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="at least one at a time"):
+            await gathered(range(3), work, limit=limit)  # type: ignore[arg-type]
 
 
 async def test_a_batch_that_is_left_leaves_nothing_behind(runtime: Runtime, provider: SimulatedProvider) -> None:

@@ -235,7 +235,14 @@ async def test_a_strict_runtime_allows_the_search_for_a_refused_text(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"), [({"batch_texts": 0}, ValueError), ({"refused": "drop"}, ValueError), ({"nope": 1}, TypeError)]
+    ("wrong", "error"),
+    [
+        ({"batch_texts": 0}, ValueError),
+        ({"batch_texts": True}, ValueError),
+        ({"limit": 0}, ValueError),
+        ({"refused": "drop"}, ValueError),
+        ({"nope": 1}, TypeError),
+    ],
 )
 async def test_wrong_arguments_are_said_before_anything_is_read(provider: Provider, wrong: Any, error: Any) -> None:
     async with Runtime(settings()) as runtime:
