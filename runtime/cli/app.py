@@ -9,6 +9,7 @@ import typer
 
 from . import queue_app
 from .failing import OneSentence, plain_errors
+from .options import STORE, Catalog, Configure, MaxCost, Pipeline, Records, Verbose
 from .runs_app import runs, stores
 
 app = typer.Typer(
@@ -27,9 +28,6 @@ app.add_typer(runs, name="runs")
 app.add_typer(stores, name="store")
 app.command()(queue_app.submit)
 app.command()(queue_app.worker)
-
-Catalog = Annotated[Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")]
-STORE = "sqlite:///interlock.db"
 
 
 def _say_version(wanted: bool) -> None:
@@ -76,34 +74,23 @@ def demo(
 
 @app.command()
 def run(
-    pipeline: Annotated[
-        str, typer.Argument(metavar="MODULE:PIPELINE", help="pipelines.py:triage or package.module:triage")
-    ],
+    pipeline: Pipeline,
     input: Annotated[Path, typer.Option("--input", help="One JSON value a line; each line is one run.")],
     output: Annotated[Path, typer.Option("--output", help="One result a line, in the input's order.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on: run only the lines without a good result.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write results that are there anew.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Report bad input lines and run the others.")] = False,
-    max_cost: Annotated[
-        str | None, typer.Option("--max-cost", help='The most this command may spend: "5" (USD) or "5 EUR".')
-    ] = None,
+    max_cost: MaxCost = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Run at most this many lines.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Lines under way at a time.")] = 64,
     catalog: Catalog = None,
-    store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+    store: Records = STORE,
     ledger: Annotated[
         str | None,
         typer.Option("--ledger", help='Share the limits with other processes: "store", or the URL of a ledger.'),
     ] = None,
-    configure: Annotated[
-        str | None,
-        typer.Option(
-            "--configure",
-            metavar="MODULE:FUNCTION",
-            help="A function that takes the RuntimeSettings and returns the ones to use: databases, gates ...",
-        ),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
+    configure: Configure = None,
+    verbose: Verbose = False,
 ) -> None:
     """Run a pipeline once for each line of a file."""
     with plain_errors():
@@ -154,14 +141,7 @@ def plan(
         str | None,
         typer.Option("--history", help="Another store to take sizes and times from; none: only the assumptions."),
     ] = None,
-    configure: Annotated[
-        str | None,
-        typer.Option(
-            "--configure",
-            metavar="MODULE:FUNCTION",
-            help="A function that takes the RuntimeSettings and returns the ones to use: databases, gates ...",
-        ),
-    ] = None,
+    configure: Configure = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="Read at most this many lines, evenly apart.")] = 2_000,
     runs: Annotated[int, typer.Option("--runs", min=1, max=1_000, help="Simulated runs the ranges come from.")] = 20,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same forecast.")] = 0,
@@ -233,13 +213,11 @@ def embed(
     ] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and embed the others.")] = False,
-    max_cost: Annotated[
-        str | None, typer.Option("--max-cost", help='The most this command may spend: "5" (USD) or "5 EUR".')
-    ] = None,
+    max_cost: MaxCost = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Look at no more than so many lines.")] = None,
     catalog: Catalog = None,
     records: Annotated[str, typer.Option("--records", help="Where calls are recorded.")] = STORE,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Embed the lines of a file into a store that `interlock search` searches. What is stored already is skipped."""
     with plain_errors():
@@ -298,7 +276,7 @@ def calls(
     run_id: Annotated[str | None, typer.Option("--run", help="Only the calls of this run.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many, the latest.")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as a JSON array.")] = False,
-    store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
+    store: Records = STORE,
 ) -> None:
     """Show every recorded call: model, tokens, cost, wait, attempts, outcome."""
     with plain_errors():
@@ -385,25 +363,16 @@ def evaluate_decisions(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Ask everything anew.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and ask the others.")] = False,
-    max_cost: Annotated[
-        str | None, typer.Option("--max-cost", help='The most this command may spend: "5" (USD) or "5 EUR".')
-    ] = None,
+    max_cost: MaxCost = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Ask at most this many lines.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Lines under way at a time.")] = 64,
     catalog: Catalog = None,
-    store: Annotated[str, typer.Option("--store", help="Where calls are recorded.")] = STORE,
-    configure: Annotated[
-        str | None,
-        typer.Option(
-            "--configure",
-            metavar="MODULE:FUNCTION",
-            help="A function that takes the RuntimeSettings and returns the ones to use.",
-        ),
-    ] = None,
+    store: Records = STORE,
+    configure: Configure = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the reliability diagrams into this PNG.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write them as an HTML page of its own.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Ask a decision model what is known already: accuracy, calibration, the threshold for a precision."""
     with plain_errors():

@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from .failing import plain_errors
+from .options import STORE, Catalog, Configure, Pipeline, Verbose
 
 Store = Annotated[str, typer.Option("--store", help="sqlite:///interlock.db, or postgresql://user@host/database.")]
-STORE = "sqlite:///interlock.db"
 
 
 def submit(
-    pipeline: Annotated[
-        str, typer.Argument(metavar="MODULE:PIPELINE", help="pipelines.py:triage or package.module:triage")
-    ],
+    pipeline: Pipeline,
     input: Annotated[Path, typer.Option("--input", help="One JSON value a line; each line is one run.")],
     name: Annotated[
         str | None,
@@ -67,17 +65,10 @@ def worker(
     max_cost: Annotated[
         str | None, typer.Option("--max-cost", help='The most this worker may spend: "5" (USD) or "5 EUR".')
     ] = None,
-    catalog: Annotated[
-        Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")
-    ] = None,
-    configure: Annotated[
-        str | None,
-        typer.Option(
-            "--configure", metavar="MODULE:FUNCTION", help="A function that takes the RuntimeSettings and returns them."
-        ),
-    ] = None,
+    catalog: Catalog = None,
+    configure: Configure = None,
     store: Store = STORE,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped, chosen, retried.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Claim runs from the queue and see them through, as one of any number of workers."""
     with plain_errors():

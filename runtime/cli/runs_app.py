@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from .failing import OneSentence, plain_errors
+from .options import STORE, Catalog, Configure
 
 runs = typer.Typer(cls=OneSentence, help="Look at runs, stop them, go on with them.", no_args_is_help=True)
 stores = typer.Typer(cls=OneSentence, help="Look after the store itself.", no_args_is_help=True)
@@ -15,7 +15,6 @@ stores = typer.Typer(cls=OneSentence, help="Look after the store itself.", no_ar
 Store = Annotated[str, typer.Option("--store", help="Where runs are recorded: sqlite:///... or postgresql://...")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `interlock runs list` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-STORE = "sqlite:///interlock.db"
 Status = Literal["queued", "running", "paused", "interrupted", "succeeded", "failed", "cancelled"]
 
 
@@ -80,15 +79,8 @@ def resume_run(
     max_cost: Annotated[
         str | None, typer.Option("--max-cost", help='A new cost cap of the run: "5" (USD) or "5 EUR".')
     ] = None,
-    catalog: Annotated[
-        Path | None, typer.Option("--catalog", help="Catalog file. Default: the one that ships.")
-    ] = None,
-    configure: Annotated[
-        str | None,
-        typer.Option(
-            "--configure", metavar="MODULE:FUNCTION", help="A function that takes the RuntimeSettings and returns them."
-        ),
-    ] = None,
+    catalog: Catalog = None,
+    configure: Configure = None,
     store: Store = STORE,
 ) -> None:
     """Go on with a run that was paused, cut off or failed, here, and print its result as JSON.
