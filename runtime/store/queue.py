@@ -73,7 +73,7 @@ class SqlQueue:
 
     async def anything(self, at: datetime, lacking: Collection[Lacking] = ()) -> bool:
         """Whether there is one to claim."""
-        one = _free(at, lacking).limit(1)
+        one = _free(at, lacking).order_by(None).limit(1)
         return await self._writer.read(lambda connection: connection.execute(one).first() is not None)
 
     async def begun_as(self, head: RunHead) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Dialect, Float, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Float, Index, Integer, MetaData, Table, Text, desc
 from sqlalchemy.types import TypeDecorator
 
 from .text import restored, storable
@@ -159,7 +159,7 @@ runs = Table(
     Column("not_before", Moment),
     Column("pause_requested_at", Moment),
     Column("cancel_requested_at", Moment),
-    Index("runs_by_status", "status", "created_at"),
+    Index("runs_to_claim", "status", desc("priority"), "created_at", "run_id"),  # in the queue's order
     Index("runs_by_time", "created_at"),
     Index("runs_by_owner", "owner"),
 )

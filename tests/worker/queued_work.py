@@ -14,6 +14,11 @@ class Letter:
     pages: int = 1
 
 
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+
 @pipeline
 async def double(ctx: PipelineContext, number: int) -> int:
     return 2 * number
@@ -59,3 +64,8 @@ async def deaf(ctx: PipelineContext, seconds: float) -> str:
         except asyncio.CancelledError:
             continue
     return "done all the same"
+
+
+@pipeline
+async def notes(ctx: PipelineContext, note: Note) -> str:
+    return note.text

@@ -15,6 +15,7 @@ from worker import queued_work as work
 from interlock import Runtime, RuntimeSettings, pipeline
 from interlock.clients.simulator import SeenRequest, SimulatedProvider
 from interlock.errors import ConfigurationError, ReplayMismatchError
+from interlock.runtime.store.queue import _free
 from interlock.runtime.worker import Worker, WorkerSettings, waking
 
 CATALOG = """\
@@ -249,3 +250,24 @@ async def ask(runtime: Runtime, run_id: str, column: str, at: Any = NOW) -> None
             runs.update().where(runs.c.run_id == run_id).values({column: runtime._now() if at is NOW else at})
         )
     )
+
+
+async def test_a_claim_reads_what_it_takes_however_many_wait_behind(store: str) -> None:
+    async with Runtime(settings(store)) as runtime:
+        await runtime.enqueue_all([(work.double(number), None) for number in range(300)])
+        queue: Any = runtime._queue()[0]
+        free = _free(runtime._now(), ()).limit(5)
+
+        def plan(connection: Any) -> str:
+            asked = str(free.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
+            if queue.dialect == "sqlite":
+                found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked}")
+                return "\n".join(row.detail for row in found)
+            connection.exec_driver_sql("ANALYZE runs")
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # of so few rows it would read all
+            return "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {asked}"))
+
+        said = await queue._writer.run(plan)
+        assert "runs_to_claim" in said
+        assert "Sort" not in said
+        assert "B-TREE" not in said

@@ -168,13 +168,13 @@ async def test_arguments_that_cannot_be_read_any_more_harm_no_other_run(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Runtime(settings(file)) as runtime:
-        bad = await runtime.enqueue(work.read(work.Letter("Ann")), priority=5)
+        bad = await runtime.enqueue(work.notes(work.Note("Ann")), priority=5)
         good = await runtime.enqueue(work.double(1))
-        monkeypatch.delattr(work, "Letter")
+        monkeypatch.delattr(work, "Note")
         await run_until_empty(runtime)
         assert [await status(runtime, each) for each in (bad, good)] == ["queued", "succeeded"]
         (row,) = await runtime.runs(run_id=bad)
-        assert "Letter" in (row.error or "")
+        assert "Note" in (row.error or "")
 
 
 # What others left behind.
