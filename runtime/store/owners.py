@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Float, and_, cast, false, func, literal, or_, select
 
+from .opening import TTL_S
 from .schema import owners
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 #: The name of a server's clock.
 SERVER = "server"
-#: How long an owner that says nothing is believed to live, seconds.
-TTL_S = 15.0
 #: Rows of owners that have been gone for so long are dropped.
 FORGOTTEN_AFTER_S = 7 * 86_400.0
 
