@@ -62,8 +62,8 @@ class RuntimeSettings:
     """
 
     catalog: Catalog | Path | str | None = None
-    store: str | None = "sqlite:///interlock.db"
-    ledger: str | None = None
+    store: str | None = field(default="sqlite:///interlock.db", repr=False)  # a URL may hold a password
+    ledger: str | None = field(default=None, repr=False)
     lease_s: float = 15.0
     store_durability: Literal["NORMAL", "FULL"] = "NORMAL"
     journal: bool | Journal = True

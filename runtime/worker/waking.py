@@ -68,8 +68,9 @@ class Waker:
                 self._listening, retry_s = True, FIRST_RETRY_S
                 self.woken.set()  # what was said before is looked at now
                 await gone.wait()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
-                log.debug("the queue cannot be listened to: %s", type(error).__name__)
+            except Exception as error:  # whatever it is, nobody awaits this task, and there is the look behind it
+                level = logging.WARNING if retry_s == FIRST_RETRY_S else logging.DEBUG  # an outage is said once
+                log.log(level, "the queue cannot be listened to (%s): it is looked at instead", type(error).__name__)
             finally:
                 self._listening = False
                 if connection is not None:

@@ -27,6 +27,11 @@ async def test_a_setting_that_names_no_ledger_is_refused(ledger: str, said: str)
             pass
 
 
+def test_no_password_of_a_url_is_shown() -> None:
+    url = "postgresql://user:hunter2@host/interlock"
+    assert "hunter2" not in repr(RuntimeSettings(store=url, ledger=url))
+
+
 async def test_a_ledger_that_fails_at_the_end_leaves_the_store_closed_and_whole(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/s.db"
     runtime = await Runtime(RuntimeSettings(store=url, ledger="store")).__aenter__()
