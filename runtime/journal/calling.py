@@ -80,7 +80,9 @@ def _imported(target: str, lacking: str) -> Pipeline[Any, Any]:
         pipeline = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # a module that is loaded may raise anything
         said = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        raise NotHereError(f"{lacking}: {target} is not there ({said})") from None
+        raise NotHereError(
+            f"{lacking}: {target} is not there ({said}). Import it first, as `interlock worker FILE` does"
+        ) from None
     if not isinstance(pipeline, Pipeline):
         raise NotHereError(f"{lacking}: {target} is no pipeline any more")
     return pipeline

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.errors import ConfigurationError, LeaseLostError, StoreError
+from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, StoreError
 
 from ..journal.calling import NotHereError, pipeline_of
 from ..journal.protocol import RecordedRun
@@ -142,11 +142,20 @@ class Worker:
             return 0
         for place, run in enumerate(runs):
             try:
-                await self._begin(run)
+                if not self._lacks(run):
+                    await self._begin(run)
+                else:  # it has come with the first of its kind
+                    self._put_back([run])
             except BaseException:
                 self._put_back(runs[place:])
                 raise
         return len(runs)
+
+    def _lacks(self, run: RecordedRun) -> bool:
+        target = run.head.target or ""
+        return Lacking(target) in self._lacking or (
+            not run.fresh and Lacking(target, run.head.version) in self._lacking
+        )
 
     async def _unless_stopped(
         self, asked: Awaitable[T], late: Callable[[asyncio.Future[T]], None] | None = None
@@ -202,10 +211,10 @@ class Worker:
                 await self._unless_stopped(self._queue.begun_as(now))
 
     async def _cannot_begin(self, run: RecordedRun, error: Exception) -> None:
-        log.warning("run %r cannot be begun here: %s: %s", run.head.run_id, type(error).__name__, error)
+        log.warning("%s", error if isinstance(error, InterlockError) else f"{run.head.run_id}: {error!r}")
         until: datetime | None = self._runtime._now() + timedelta(seconds=CANNOT_BEGIN_S)
         if run.head.target is not None and isinstance(error, NotHereError | _OtherVersionError):
-            # All of its kind are left to workers that have it, who may claim them at once.
+            # All of its kind are left to workers that have it, who may claim them at once. Said once.
             version = run.head.version if isinstance(error, _OtherVersionError) else None
             self._lacking[Lacking(run.head.target, version)] = asyncio.get_running_loop().time() + CANNOT_BEGIN_S
             until = None

@@ -123,7 +123,7 @@ async def test_what_hears_of_an_end_and_fails_keeps_nobody_waiting(file: str) ->
 
 
 async def test_a_module_that_does_not_load_harms_no_other_run(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "comes_and_goes.py"
     path.write_text("from interlock import pipeline\n\n@pipeline\nasync def go(ctx) -> int:\n    return 1\n")
@@ -135,8 +135,9 @@ async def test_a_module_that_does_not_load_harms_no_other_run(
         good = await runtime.enqueue(work.double(1))
         monkeypatch.delitem(sys.modules, "comes_and_goes")
         path.write_text("raise RuntimeError('not today')\n")
-        worker = await run_until_empty(runtime, concurrency=1)
+        worker = await run_until_empty(runtime)
         assert await status(runtime, good) == "succeeded"
+        assert sum("not today" in record.message for record in caplog.records) == 1
         assert {await status(runtime, run_id) for run_id in bad} == {"queued"}
         # Another worker, which has it, gets them at once.
         monkeypatch.setitem(sys.modules, "comes_and_goes", comes_and_goes)
