@@ -42,11 +42,19 @@ class Tables:
 
     def __init__(self, path: Path, clock: Callable[[], float] | None) -> None:
         self.path = path
-        self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error:
+            os.close(self._lock)
+            raise
         self.execute = self._connection.execute
-        self.execute("pragma journal_mode = wal")
-        self.execute("pragma synchronous = normal")
+        try:
+            self.execute("pragma journal_mode = wal")
+            self.execute("pragma synchronous = normal")
+        except sqlite3.Error:
+            self.close()
+            raise
         self._offset_s = 0.0
         self._clock = clock
 
