@@ -18,7 +18,7 @@ from ledger.owner_process import ledger_of
 from interlock.admission.ledger import PoolTerms
 from interlock.catalog.entry import Limits
 
-TTL_S = 1.6
+TTL_S = 3.0
 CHILD = Path(__file__).with_name("owner_process.py")
 
 
