@@ -85,7 +85,11 @@ class Lease:
         try:
             self._link.serve(self._keep)
         except BaseException as error:
-            self._failure = error
+            if self._entered.is_set():  # nobody beats any more, so it will be given up: better said now than then
+                log.exception("the lease in %s cannot be kept", self._name)
+                self._is_lost()
+            else:
+                self._failure = error
         finally:
             self._entered.set()
 

@@ -176,3 +176,20 @@ async def test_a_lease_lives_as_long_as_its_book_and_is_given_back_with_it(store
     assert not now.lost
     await book.close()
     assert ask(store_url, lambda c: c.execute(seen).one()).lost
+
+
+async def test_a_lease_whose_thread_fails_is_lost_and_says_so(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from interlock.runtime.store.lease import Lease
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("a fault of the thread's own")
+
+    lost, heard = list[LeaseLostError](), threading.Event()
+    monkeypatch.setattr(Lease, "_try", fails)
+    book = await asyncio.to_thread(open_book, store_url, ttl_s=0.2)
+    try:
+        book.on_lost(lambda error: (lost.append(error), heard.set()))  # type: ignore[func-returns-value, return-value, arg-type]
+        assert await asyncio.to_thread(heard.wait, 10)
+        assert len(lost) == 1
+    finally:
+        await book.close()
