@@ -15,7 +15,7 @@ from ..accounts import CountingGate, Level
 if TYPE_CHECKING:
     from .link import PoolLink
 
-#: An instant at which the ledger may have answered, seconds from now: only a guess, to be looked at in vain.
+#: Where it should fit by what is known here: when to look again whether the ledger has answered, in seconds.
 ANSWER_S = 0.05
 
 
@@ -30,6 +30,7 @@ class SharedLevel(Level):
     __slots__ = ("link", "opened_at", "takes")
 
     asked: ClassVar[bool] = True
+    tick_s: ClassVar[float] = ANSWER_S
 
     def __init__(self, name: str, capacity: float, rate: float, link: PoolLink, *, now: float, part: int) -> None:
         super().__init__(name, capacity, rate, now=now, part=part)
@@ -60,7 +61,7 @@ class SharedLevel(Level):
     def fit_at(self, now: float, need: float, *, first: bool) -> float:
         """As far as it can be told from here: others draw on it too."""
         refilled_at = now if self.capacity == inf else super().fit_at(now, need, first=first)
-        return max(refilled_at, self.held_until, now + ANSWER_S)
+        return max(refilled_at, self.held_until)
 
     def cost(self, amount: float) -> float:
         return amount * self.unit_s

@@ -237,6 +237,16 @@ async def test_never_fits_and_max_wait_are_told_as_in_one_process() -> None:
 
 
 @virtual
+async def test_who_would_wait_next_to_nothing_is_granted_what_is_there() -> None:
+    (one,) = await processes(1, Limits(tpm=6_000, burst_s=60))
+    (await one.admit(10, max_wait_s=0.01)).release()
+    reservation = await one.admit(10, max_wait_s=0.01, overflow="proceed")
+    assert not reservation.unmetered
+    reservation.release()
+    await close(one)
+
+
+@virtual
 async def test_an_edited_limit_reaches_every_process() -> None:
     a, b = await processes(2, Limits(tpm=600, burst_s=60))
     (await a.admit(10)).release()
