@@ -53,7 +53,8 @@ def _ledger(settings: RuntimeSettings, on_lost: Callable[[LeaseLostError], None]
     try:
         place = Place.of(url)
     except StoreError as error:
-        raise ConfigurationError(f"ledger= names no database: {error}") from None
+        said = str(error) if settings.ledger == STORE else f"ledger= names no database: {error}"
+        raise ConfigurationError(said) from None
     if place.kind == "postgresql":
         from interlock.admission.ledger.postgres import PostgresLedger
 

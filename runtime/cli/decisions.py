@@ -40,7 +40,7 @@ from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import checked_cap
 from .lines import BadLineError, Checked, Id, Line, check, check_same_input, complain, read_lines
-from .places import check_places
+from .places import check_drawing, check_places
 from .progress import ResultFile
 from .running import FileRun, RunOptions, result_id
 from .screen import screen
@@ -136,6 +136,7 @@ def _check_options(options: EvalOptions) -> None:
         {"the input": options.input, "--questions": options.questions, "the catalog": options.catalog},
         {"--output": options.output, "--fit": options.fit, "--plot": options.plot, "--html": options.html},
     )
+    check_drawing(plot=options.plot, html=options.html)
     if options.fit is not None and options.fit.exists():
         Calibration.load(options.fit)  # what cannot be added to is said before anything is asked
 

@@ -1,8 +1,9 @@
-"""Whether the files a command writes are none that it reads."""
+"""Whether a command can write its files: that it reads none of them, and that what draws them is installed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
@@ -24,6 +25,13 @@ def check_places(read: Mapping[str, Path | None], written: Mapping[str, Path | N
     for (one, path), (other, again) in combinations(targets, 2):
         if _same(path, again):
             raise ConfigurationError(f"{path} is named by {one} and by {other}: name two files")
+
+
+def check_drawing(*, plot: Path | None, html: Path | None) -> None:
+    """ConfigurationError where what draws is not installed: said before the work and not after it."""
+    for option, path, library in (("--plot", plot, "matplotlib"), ("--html", html, "plotly")):
+        if path is not None and find_spec(library) is None:
+            raise ConfigurationError(f"{option} needs {library}: pip install 'interlock[plot]'")
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -30,7 +30,7 @@ from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import check_currency, checked_cap, configured, dispose
 from .lines import Line, check, complain, read_lines
-from .places import check_places
+from .places import check_drawing, check_places
 from .screen import screen
 from .target import load_function, load_pipeline
 
@@ -106,6 +106,7 @@ def _check(options: PlanOptions) -> None:
         {"the input": options.input, "--calls": options.calls, "the catalog": options.catalog},
         {"--plot": options.plot, "--html": options.html},
     )
+    check_drawing(plot=options.plot, html=options.html)
     for name, value in (("--output-share", options.output_share), ("--serves", options.serves)):
         if not 0 < value <= 1:
             raise ConfigurationError(f"{name} is a share: above 0, and at most 1")

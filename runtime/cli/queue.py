@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import time
@@ -70,7 +71,16 @@ def submit_file(options: SubmitOptions) -> None:
     left = f", {len(checked.bad)} bad lines left out" if checked.bad else ""
     print(f"{len(put):,} runs of {pipeline.name} are in the queue of {Place.of(options.store).name}{there}{left}.")
     if put:
-        print(f"The first is {next(iter(put))}. `interlock worker --store {Place.of(options.store).name}` runs them.")
+        command = shlex.join(
+            ["interlock", "worker", *_needed(options.pipeline), "--store", Place.of(options.store).name]
+        )
+        print(f"The first is {next(iter(put))}. `{command}` runs them.")
+
+
+def _needed(target: str) -> tuple[str, ...]:
+    """What a worker in this folder must be told: a file of another folder, which it would not find by its name."""
+    file = Path(target.rpartition(":")[0])
+    return (str(file),) if file.suffix == ".py" and file.absolute().parent != Path.cwd() else ()
 
 
 async def _put(options: SubmitOptions, jobs: list[tuple[PipelineJob[object], str]]) -> dict[str, bool]:
@@ -141,6 +151,11 @@ async def _serve(options: WorkerOptions, settings: RuntimeSettings) -> None:
                 if worker.stuck:
                     _end_at_once(worker)
             print(_figures(worker, runtime), file=sys.stderr)
+            if worker.failed:
+                look = shlex.join(
+                    ["interlock", "runs", "list", "--status", "failed", "--store", Place.of(settings.store).name]
+                )
+                print(f"`{look}` names what failed, `interlock runs show` says why.", file=sys.stderr)
     finally:
         await dispose(settings)
 

@@ -76,7 +76,12 @@ def queued_head(
         priority=job.priority if priority is None else priority,
         workflow=workflow or job.workflow,
     )
-    if head.target is None or head.target.startswith("__main__:"):
+    if head.target is not None and head.target.startswith("__main__:"):
+        raise ConfigurationError(
+            f"pipeline {head.pipeline} stands in the script that is being run, which workers know by another name: move"
+            " it to a module of its own and import it from there"
+        )
+    if head.target is None:
         raise ConfigurationError(
             f"pipeline {head.pipeline} cannot be found by its name in another process: put it at the top of a module"
             " that workers can import"

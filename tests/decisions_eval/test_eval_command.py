@@ -169,6 +169,18 @@ def test_diagrams_are_drawn(desk: Desk) -> None:
     assert "no/folder.png cannot be written: the folder no does not exist" in result.stderr
 
 
+@pytest.mark.parametrize(("option", "library"), [("--plot", "matplotlib"), ("--html", "plotly")])
+def test_what_draws_and_is_not_installed_is_said_before_anything_is_asked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, option: str, library: str
+) -> None:
+    monkeypatch.setattr("interlock.runtime.cli.places.find_spec", lambda name: None)
+    desk.labelled(4)
+    result = desk.call(option, "out.it")
+    assert result.exit_code == 2
+    assert f"{option} needs {library}: pip install 'interlock[plot]'" in result.stderr
+    assert not desk.provider.requests
+
+
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_keeps_what_was_answered_and_fits_nothing(desk: Desk, presses: int) -> None:
     desk.labelled(30)
