@@ -12,6 +12,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
+pytestmark = pytest.mark.processes
+
 PROGRAM = Path(__file__).parent / "frozen.py"
 LEASE_S = 4.0
 

@@ -9,6 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 PROGRAM = Path(__file__).parent / "killed.py"
 #: Which step asks the provider for which text.
 STEPS = {"ask one": "0", "ask two": "2", "ask three": "3/0"}

@@ -16,6 +16,8 @@ from interlock.runtime.demo.main import DemoOptions, run_demo
 from interlock.runtime.demo.provider import LIMITS
 from interlock.runtime.store.reads import calls_in
 
+pytestmark = pytest.mark.processes
+
 #: Limits that bind a short run as the demo's bind a long one.
 SHORT = replace(LIMITS, burst_s=4)
 FEW, ENTRIES = 20, 140

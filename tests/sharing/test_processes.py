@@ -16,6 +16,8 @@ from postgres_server import PostgresTestServer
 
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider, Step
 
+pytestmark = pytest.mark.processes
+
 LIMITS = PublishedLimits(rpm=900, input_tpm=100_000, output_tpm=60_000, burst_s=2)
 CATALOG = """\
 providers:
