@@ -79,7 +79,12 @@ class Estimate(int):
 
     @classmethod
     def of(cls, raw: int, factor: float) -> Estimate:
-        estimate = cls(ceil(raw * factor))
+        return cls.known(ceil(raw * factor), raw)
+
+    @classmethod
+    def known(cls, tokens: int, raw: int) -> Estimate:
+        """Both are known: of a sum, say."""
+        estimate = cls(tokens)
         estimate.raw = raw
         return estimate
 

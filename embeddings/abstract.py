@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.entry import ModelEntry
 from interlock.catalog.spec import ModelBinding
-from interlock.catalog.tokens import estimate_text
+from interlock.catalog.tokens import Estimate, estimate_text
 from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
 from interlock.clients.environment import ClientEnvironment
@@ -252,7 +252,7 @@ class BoundEmbeddingsClient:
             entry,
             self._client.environment,
             Kind.EMBEDDINGS,
-            batch.tokens,
+            Estimate.known(batch.tokens, batch.raw_tokens),
             0,
             _request_hash(entry.wire_model_id, purpose, texts),
             continuation=further,

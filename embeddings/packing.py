@@ -92,6 +92,11 @@ class Packing:
         """Tokens of the largest request: what one call has to declare."""
         return max((batch.tokens for batch in self.batches), default=0)
 
+    @property
+    def largest_raw_tokens(self) -> int:
+        """The same before the model's correction, which may have moved when the call is made."""
+        return max((batch.raw_tokens for batch in self.batches), default=0)
+
 
 class Filling:
     """A request that is being filled: what it holds so far, and whether one more text fits beside that."""

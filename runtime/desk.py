@@ -247,7 +247,12 @@ class ModelDesk:
         parts = parts_of(texts, caps, count=count, truncate=truncate, split=split)
         packing = plan_requests(parts.texts, caps, [count(text) for text in parts.texts])
         require_possible(packing, parts.owners, model=entry.id, texts=len(texts))
-        return replace(binding, input_tokens=packing.largest_tokens, calls=max(packing.calls, 1))
+        return replace(
+            binding,
+            input_tokens=packing.largest_tokens,
+            raw_input_tokens=packing.largest_raw_tokens,
+            calls=max(packing.calls, 1),
+        )
 
     def text_caps(self, entry: ModelEntry) -> Caps:
         """What one request to an embedding model may carry."""
@@ -273,7 +278,11 @@ class ModelDesk:
 
         planned = PlannedCalls.of([part for each in requests for part in class_.plan(entry, settings, each, count)])
         return replace(
-            binding, input_tokens=planned.input_tokens, output_tokens=planned.output_tokens, calls=max(planned.calls, 1)
+            binding,
+            input_tokens=planned.input_tokens,
+            raw_input_tokens=getattr(planned.input_tokens, "raw", planned.input_tokens),
+            output_tokens=planned.output_tokens,
+            calls=max(planned.calls, 1),
         )
 
     def decision_output(self, binding: ModelBinding) -> ModelBinding:

@@ -38,13 +38,20 @@ class JobSeat:
         resources = self._resources
         resources.stopper.check()
         self._check_transactions()
-        declared = self._binding.input_tokens
-        if declared < input_tokens <= declared * DECLARED_SLACK + DECLARED_SLACK_TOKENS:
-            input_tokens = declared  # the model's correction has moved since the declaration
+        input_tokens = self._as_declared(input_tokens)
         permit = resources.reservation_permit(self._binding, input_tokens, output_tokens, continuation=continuation)
         if permit.undeclared:
             self._undeclared(permit, input_tokens, output_tokens)
         return permit
+
+    def _as_declared(self, tokens: int) -> int:
+        """The model's correction may have moved since the declaration: what was no larger then is what was declared."""
+        declared, raw = self._binding.input_tokens, self._binding.raw_input_tokens
+        if tokens <= declared:
+            return tokens
+        within = tokens <= declared * DECLARED_SLACK + DECLARED_SLACK_TOKENS
+        same = raw is not None and getattr(tokens, "raw", tokens) <= raw
+        return declared if within or same else tokens
 
     def record(self, record: CallRecord) -> Awaitable[None]:
         return self._resources.record(record)

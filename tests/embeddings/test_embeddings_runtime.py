@@ -61,6 +61,29 @@ async def test_a_batch_is_one_job_recorded_and_costed(wire: Wire, provider: Simu
     assert not any(row.record.undeclared for row in rows)
 
 
+class LearnsMeanwhile(Job[int]):
+    """Others have taught the estimate between the declaration and the call."""
+
+    def __init__(self, texts: list[str], runtime: Runtime) -> None:
+        self.texts, self.runtime = texts, runtime
+
+    def requirements(self, needs: JobRequirements) -> None:
+        needs.require_embeddings(input=self.texts)
+
+    async def run(self, resources: JobResources) -> int:
+        for _ in range(20):
+            self.runtime._open().desk.estimator.observe("vectors", 1_000, 3_000)
+        return len(await resources.get_embeddings_client().embed_batch(self.texts))
+
+
+async def test_what_was_declared_is_not_more_because_the_estimate_has_learnt(
+    wire: Wire, provider: SimulatedProvider
+) -> None:
+    async with Runtime(settings(wire, provider, strict_declarations=True)) as runtime:
+        assert await runtime.run(LearnsMeanwhile(["plain words " * 40], runtime)) == 1
+        assert [row.record.undeclared for row in await runtime.calls()] == [False]
+
+
 async def test_a_cap_binds_before_anything_is_sent(wire: Wire, provider: SimulatedProvider) -> None:
     async with Runtime(settings(wire, provider)) as runtime:
         with pytest.raises(SpendCapExceededError):
