@@ -33,6 +33,8 @@ Int64: TypeAlias = NDArray[np.int64]
 
 #: Rows of a block, which is what a thread takes at a time: 32 MB of 1,024 numbers each.
 BLOCK_ROWS = 8_192
+#: Rows that a thread multiplies at a time.
+PIECE_ROWS = 2_048
 #: Rows read from the file at once.
 STEP_ROWS = 512
 #: How many more candidates than wanted are scored exactly: float32 may swap neighbours, though not distant ones.
@@ -107,11 +109,11 @@ class _Block:
             block.gone = np.concatenate((self.gone, np.zeros(len(keys), dtype=np.bool_)))
         return block
 
-    def scores(self, question: Float32) -> Float32:
-        found = dots(self.vectors, question[: self.vectors.shape[1]])
+    def score(self, question: Float32, rows: slice, into: Float32) -> None:
+        """The scores of some rows, written into their places."""
+        into[:] = dots(self.vectors[rows], question[: self.vectors.shape[1]])
         if self.gone is not None:
-            found[self.gone] = -np.inf
-        return found
+            into[self.gone[rows]] = -np.inf
 
 
 class HeldVectors:
@@ -173,12 +175,27 @@ class HeldVectors:
             block.gone = gone if gone.any() else None
             self.dead += int(gone.sum())
 
-    def nearest(self, question: Float32, count: int, threads: Executor | None = None) -> list[int]:
-        """Keys of the nearest, the nearest first."""
+    def nearest(self, question: Float32, count: int, threads: Executor | None = None, helpers: int = 1) -> list[int]:
+        """Keys of the nearest, the nearest first. So many of the `threads` help this one."""
         if not self._blocks:
             return []
-        spread = map if threads is None or len(self._blocks) == 1 else threads.map
-        scores = np.concatenate(list(spread(lambda block: block.scores(question), self._blocks)))
+        scores = np.empty(len(self), dtype=np.float32)
+        pieces, at = list[tuple[_Block, slice, int]](), 0
+        for block in self._blocks:
+            rows = range(0, len(block.keys), PIECE_ROWS)
+            pieces += [(block, slice(start, start + PIECE_ROWS), at + start) for start in rows]
+            at += len(block.keys)
+        left = iter(pieces)  # taken in turn by whoever is free, so nobody waits for a slower one
+
+        def work() -> None:
+            for block, rows, place in left:
+                size = min(rows.stop, len(block.keys)) - rows.start
+                block.score(question, rows, scores[place : place + size])
+
+        others = [threads.submit(work) for _ in range(helpers)] if threads is not None and len(pieces) > 1 else []
+        work()
+        for other in others:
+            other.result()
         best = highest(scores, count)
         keys = np.concatenate([block.keys for block in self._blocks])
         found: list[int] = keys[best[np.isfinite(scores[best])]].tolist()

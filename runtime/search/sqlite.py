@@ -68,7 +68,8 @@ class SqliteCollection(Collection):
         self._held_of: Generation | None = None
         self._too_large = 0  # so many rows did not fit
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-search")
-        self._scanners = ThreadPoolExecutor(min(MOST_SCANNERS, os.cpu_count() or 1), "interlock-search-scan")
+        self._helpers = min(MOST_SCANNERS, os.cpu_count() or 1) - 1  # of the thread that searches
+        self._scanners = ThreadPoolExecutor(max(self._helpers, 1), "interlock-search-scan")
         self._connection: sqlite3.Connection | None = None
         self._nothing: sqlite3.Connection | None = None  # what is read of a file that is not there yet
         self._closed = False
@@ -269,7 +270,7 @@ class SqliteCollection(Collection):
     def _nearest(self, connection: sqlite3.Connection, now: Generation, question: Float32, count: int) -> list[int]:
         held = self._up_to_date(connection, now)
         if held is not None:
-            return held.nearest(question, count, self._scanners)
+            return held.nearest(question, count, self._scanners, self._helpers)
         if self.has_extension:
             return scan_with_extension(connection, now.vectors, question, count)
         return scan_in_steps(steps(connection, now.vectors, now.width), question, count)
