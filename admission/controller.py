@@ -266,11 +266,6 @@ class Admission:
             lost=self._lost,
         )
 
-    @property
-    def lease_lost(self) -> LeaseLostError | None:
-        """Set once the ledger has given this process up."""
-        return None if self._courier is None else self._courier.lease_lost
-
     def lose(self, error: LeaseLostError) -> None:
         """The ledger has given this process up: whoever waits for it is refused, and whoever comes."""
         if self._courier is not None:

@@ -225,7 +225,7 @@ class TokenBucketRateLimiter:
             level.owed = minutes and (believed or throttle.closed(now))
         if counted:
             self._credit = asked if believed else NOTHING
-            # What the refused call took comes back as far as it was a debt (`Admission.settle`).
+            # What the refused call took comes back as far as it was a debt (`Settling.settle`).
             self._drained_to = {
                 name: min(level.level(now) + asked[level.part], 0.0) for name, level in self.levels.items()
             }

@@ -65,11 +65,6 @@ class Waiting(Waiter):
         """`waiting`, `granted`, `refused` or `cancelled`."""
         return STATES[self.state]
 
-    @property
-    def decided_at(self) -> float | None:
-        """The clock's instant of the decision; None while it waits."""
-        return None if self.state == WAITING else self.seen_at
-
     def waited_s(self, now: float) -> float:
         """Seconds it waits, or has waited until it was decided."""
         return (now if self.state == WAITING else self.seen_at) - self.since

@@ -63,9 +63,6 @@ class SharedLevel(Level):
         refilled_at = now if self.capacity == inf else super().fit_at(now, need, first=first)
         return max(refilled_at, self.held_until)
 
-    def cost(self, amount: float) -> float:
-        return amount * self.unit_s
-
     def watched(self) -> None:
         self.link.kick()
 

@@ -25,7 +25,7 @@ class PoolLink:
 
     __slots__ = (
         "_back", "_day", "_eased", "_kick", "_left", "_sent", "_signals", "credit", "ended", "gate", "limiter", "name",
-        "slots", "state", "window",
+        "slots", "window",
     )  # fmt: skip
 
     def __init__(self, name: str, kick: Callable[[bool], None]) -> None:
@@ -34,7 +34,6 @@ class PoolLink:
         self.credit = [0.0, 0.0, 0.0, 0.0]
         self.slots = self.ended = 0
         self.gate: SharedGate | None = None
-        self.state: PoolState | None = None  # as the ledger said last
         self.window = MOST_ASKS
         self._signals: list[Signal] = []
         self._clear()
@@ -80,7 +79,7 @@ class PoolLink:
         self._kick(False)
 
     def settle(self, taken: Charge, used: Charge, sent_at: float, *, drained: bool, grows: bool) -> None:
-        """A call has ended: see `Admission.settle`, whose rules these are."""
+        """A call has ended: see `Settling.settle`, whose rules these are."""
         backs = [a - b for a, b in zip(taken, used, strict=True)]
         days, limiter = list(backs), self.limiter
         assert limiter is not None
@@ -139,7 +138,6 @@ class PoolLink:
         self.window = min(2 * self.window, MOST_ASKS) if granted == asked else max(2 * granted, 2)
 
     def heard(self, state: PoolState, now: float) -> None:
-        self.state = state
         if self.gate is not None and state.slots is not None:
             self.gate.capacity = state.slots[0]
         if self.limiter is not None:
