@@ -21,6 +21,7 @@ class SlowLedger(MemoryLedger):
         super().__init__(hub, beats=False, transit_s=settings.pop("transit_s", 0.0), **settings)
         self.round_trip_s, self.failures = round_trip_s, list[Exception]()
         self.said: list[Message] = []
+        self.heard: dict[str, PoolState] = {}  # each pool, as the ledger told it last
 
     async def register(self, terms: Sequence[PoolTerms]) -> Sequence[PoolState]:
         await asyncio.sleep(self.round_trip_s)
@@ -31,7 +32,9 @@ class SlowLedger(MemoryLedger):
         await asyncio.sleep(self.round_trip_s)
         if self.failures:
             raise self.failures.pop(0)
-        return await super().exchange(message)
+        reply = await super().exchange(message)
+        self.heard.update(reply.pools)
+        return reply
 
 
 @dataclass
