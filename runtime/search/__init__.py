@@ -3,7 +3,7 @@
     documents   Document, Hit, CollectionInfo, and the rules of every store (pure)
     collection  Collection: what a store can do
     opening     open_collection: from a URL to one
-    sqlite      in a file; sqlite_tables: its statements; scan: every vector compared, exactly
+    sqlite      in a file; sqlite_tables: its statements; scan: every vector compared, exactly; codes: a byte a number
     postgres    on a server; postgres_tables: its statements and the HNSW index
     embedding   embed_documents, embed_again, search_documents: through a Runtime
 

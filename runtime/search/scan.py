@@ -1,28 +1,29 @@
-"""Every vector of a collection compared with a question: exact, so what it finds is what there is.
+"""Every vector of a collection compared with a question, so what is found is what there is.
 
 Of the three ways, the first is the quickest and the others hold nothing in memory:
 
-- held: a copy of the vectors in memory, in blocks that threads take in turn. A block leaves out the columns that are
-  zero in all its rows, so a model of 256 numbers costs a quarter of the column's 1,024.
+- held: a copy of the vectors in bytes (`codes.py`), a quarter of their size. It names the few that can be among the
+  nearest, and these are read and scored exactly.
 - sqlite-vec, where the driver can load it: one statement, outside Python's lock.
 - rows read in steps and multiplied with numpy.
 
 Rows are multiplied one by one (`dots`). As one product with a matrix the library would spread them over threads that
 wait for each other by spinning: twice the CPU, and several times the time on a machine that has something else to do.
 
-All give candidates by a score in float32; the caller scores these again, exactly.
+The last two give candidates by a score in float32; the caller scores these again, exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .codes import Codes, Question
 from .documents import sound
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 Float32: TypeAlias = NDArray[np.float32]
 Int64: TypeAlias = NDArray[np.int64]
 
-#: Rows of a block, which is what a thread takes at a time: 32 MB of 1,024 numbers each.
-BLOCK_ROWS = 8_192
-#: Rows that a thread multiplies at a time.
-PIECE_ROWS = 2_048
+#: Rows that are kept in one piece: as few as leave the work to the library, as many as are quick to put together.
+BLOCK_ROWS = 4_096
 #: Rows read from the file at once.
 STEP_ROWS = 512
 #: How many more candidates than wanted are scored exactly: float32 may swap neighbours, though not distant ones.
@@ -51,7 +50,19 @@ def dots(rows: Float32, question: Float32) -> Float32:
 
 def steps(connection: sqlite3.Connection, table: str, width: int, since: int = 0) -> Iterator[tuple[Int64, Float32]]:
     """(keys, vectors of that width) of the rows from the key `since` on, some at a time."""
-    found = connection.execute(f"SELECT key, vector FROM {table} WHERE key >= ? ORDER BY key", (since,))
+    wanted = f"SELECT key, vector FROM {table} WHERE key >= ? ORDER BY key"
+    yield from _arrays(connection.execute(wanted, (since,)), width)
+
+
+def chosen(
+    connection: sqlite3.Connection, table: str, width: int, keys: Sequence[int]
+) -> Iterator[tuple[Int64, Float32]]:
+    """The same of the rows with these keys."""
+    wanted = f"SELECT key, vector FROM {table} WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"
+    yield from _arrays(connection.execute(wanted, (json.dumps(keys),)), width)
+
+
+def _arrays(found: sqlite3.Cursor, width: int) -> Iterator[tuple[Int64, Float32]]:
     while rows := found.fetchmany(STEP_ROWS):
         keys = np.array([row[0] for row in rows], dtype=np.int64)
         with sound():
@@ -92,32 +103,23 @@ def highest(scores: Float32, count: int) -> Int64:
 @dataclass(slots=True)
 class _Block:
     keys: Int64
-    vectors: Float32  # [rows, the columns that are not all zero at the end]
+    codes: Codes
     gone: NDArray[np.bool_] | None = None
 
-    @staticmethod
-    def of(keys: Int64, vectors: Float32) -> _Block:
-        used = np.flatnonzero(vectors.any(axis=0))
-        width = int(used[-1]) + 1 if len(used) else 1
-        return _Block(keys, np.ascontiguousarray(vectors[:, :width]))
+    def with_more(self, keys: Int64, codes: Codes) -> _Block:
+        gone = None if self.gone is None else np.concatenate((self.gone, np.zeros(len(keys), dtype=np.bool_)))
+        return _Block(np.concatenate((self.keys, keys)), self.codes.followed_by(codes), gone)
 
-    def with_more(self, keys: Int64, vectors: Float32) -> _Block:
-        whole = np.zeros((len(self.keys), vectors.shape[1]), dtype=_NUMBERS)
-        whole[:, : self.vectors.shape[1]] = self.vectors
-        block = _Block.of(np.concatenate((self.keys, keys)), np.concatenate((whole, vectors)))
+    def between(self, question: Question) -> tuple[Float32, Float32]:
+        """The lowest and the highest that each row's score can be; -inf for what is gone."""
+        low, high = self.codes.between(question)
         if self.gone is not None:
-            block.gone = np.concatenate((self.gone, np.zeros(len(keys), dtype=np.bool_)))
-        return block
-
-    def score(self, question: Float32, rows: slice, into: Float32) -> None:
-        """The scores of some rows, written into their places."""
-        into[:] = dots(self.vectors[rows], question[: self.vectors.shape[1]])
-        if self.gone is not None:
-            into[self.gone[rows]] = -np.inf
+            low[self.gone] = high[self.gone] = -np.inf
+        return low, high
 
 
 class HeldVectors:
-    """The vectors of a table, kept in memory and brought up to date by what has changed.
+    """The vectors of a table, coarsely, kept in memory and brought up to date by what has changed.
 
     A key never means another vector: what is replaced gets a new one. So new rows are those of higher keys, and what
     has gone are keys that are no longer there.
@@ -134,38 +136,23 @@ class HeldVectors:
     @property
     def size(self) -> int:
         """Bytes of vectors."""
-        return sum(block.vectors.nbytes for block in self._blocks)
+        return sum(block.codes.size for block in self._blocks)
 
     def add(self, read: Iterable[tuple[Int64, Float32]], *, most: int) -> bool:
         """Take in rows of higher keys. False, and nothing is held, where that would be more than `most` bytes."""
-        waiting: list[tuple[Int64, Float32]] = []
-        rows = 0
-        for some in read:
-            waiting.append(some)
-            rows += len(some[0])
-            if rows > BLOCK_ROWS - STEP_ROWS:
-                self._append(waiting)
-                rows = 0
+        for keys, vectors in read:
+            with sound():
+                codes = Codes.of(vectors)
+            last = self._blocks[-1] if self._blocks else None
+            if last is not None and len(last.keys) + len(keys) <= BLOCK_ROWS:
+                self._blocks[-1] = last.with_more(keys, codes)
+            else:
+                self._blocks.append(_Block(keys, codes))
+            self.next_key = int(keys[-1]) + 1
             if self.size > most:
-                break
-        self._append(waiting)
-        if self.size <= most:
-            return True
-        self._blocks.clear()
-        return False
-
-    def _append(self, waiting: list[tuple[Int64, Float32]]) -> None:
-        if not waiting:
-            return
-        keys = np.concatenate([keys for keys, _ in waiting])
-        vectors = np.concatenate([vectors for _, vectors in waiting])
-        waiting.clear()
-        last = self._blocks[-1] if self._blocks else None
-        if last is not None and len(last.keys) + len(keys) <= BLOCK_ROWS:
-            self._blocks[-1] = last.with_more(keys, vectors)
-        else:
-            self._blocks.append(_Block.of(keys, vectors))
-        self.next_key = int(keys[-1]) + 1
+                self._blocks.clear()
+                return False
+        return True
 
     def keep_only(self, keys: Iterable[int]) -> None:
         """Forget every row whose key is not among these."""
@@ -175,28 +162,15 @@ class HeldVectors:
             block.gone = gone if gone.any() else None
             self.dead += int(gone.sum())
 
-    def nearest(self, question: Float32, count: int, threads: Executor | None = None, helpers: int = 1) -> list[int]:
-        """Keys of the nearest, the nearest first. So many of the `threads` help this one."""
+    def candidates(self, question: Float32, count: int) -> list[int]:
+        """Keys of every row that can be among the `count` nearest, of vectors of length 1; no others are."""
         if not self._blocks:
             return []
-        scores = np.empty(len(self), dtype=np.float32)
-        pieces, at = list[tuple[_Block, slice, int]](), 0
-        for block in self._blocks:
-            rows = range(0, len(block.keys), PIECE_ROWS)
-            pieces += [(block, slice(start, start + PIECE_ROWS), at + start) for start in rows]
-            at += len(block.keys)
-        left = iter(pieces)  # taken in turn by whoever is free, so nobody waits for a slower one
-
-        def work() -> None:
-            for block, rows, place in left:
-                size = min(rows.stop, len(block.keys)) - rows.start
-                block.score(question, rows, scores[place : place + size])
-
-        others = [threads.submit(work) for _ in range(helpers)] if threads is not None and len(pieces) > 1 else []
-        work()
-        for other in others:
-            other.result()
-        best = highest(scores, count)
+        asked = Question.of(question)
+        ends = [block.between(asked) for block in self._blocks]
+        low, high = (np.concatenate(each) for each in zip(*ends, strict=True))
+        # So many lie at or above this for certain.
+        floor = np.partition(low, -count)[-count] if count < len(low) else -np.inf
         keys = np.concatenate([block.keys for block in self._blocks])
-        found: list[int] = keys[best[np.isfinite(scores[best])]].tolist()
+        found: list[int] = keys[(high >= floor) & (high > -np.inf)].tolist()
         return found

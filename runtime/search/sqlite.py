@@ -37,7 +37,7 @@ from .documents import (
     rows_of,
     stored_ids,
 )
-from .scan import SLACK, HeldVectors, scan_in_steps, scan_with_extension, steps
+from .scan import SLACK, HeldVectors, chosen, scan_in_steps, scan_with_extension, steps
 from .sqlite_tables import Generation
 
 if TYPE_CHECKING:
@@ -50,15 +50,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Threads of one search: with more, memory is what it waits for.
-MOST_SCANNERS = 4
 #: Seconds to wait for another process that is writing.
 BUSY_S = 60.0
 
 
 class SqliteCollection(Collection):
-    """Searches are exact. With `hold_mb` a first search reads the vectors into memory, as long as they fit in that many
-    MB; later ones read what is new. With 0 each search reads the file."""
+    """Searches are exact. With `hold_mb` a first search takes the vectors into memory, a byte a number, as long as they
+    fit in that many MB; later ones read what is new and the few that come into question. With 0 each search reads the
+    file."""
 
     def __init__(self, place: str, name: str, path: str, *, create: bool = True, hold_mb: int = 1_024) -> None:
         super().__init__(place, name)
@@ -68,8 +67,6 @@ class SqliteCollection(Collection):
         self._held_of: Generation | None = None
         self._too_large = 0  # so many rows did not fit
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-search")
-        self._helpers = min(MOST_SCANNERS, os.cpu_count() or 1) - 1  # of the thread that searches
-        self._scanners = ThreadPoolExecutor(max(self._helpers, 1), "interlock-search-scan")
         self._connection: sqlite3.Connection | None = None
         self._nothing: sqlite3.Connection | None = None  # what is read of a file that is not there yet
         self._closed = False
@@ -84,7 +81,6 @@ class SqliteCollection(Collection):
         if not self._closed:
             await uncancelled(self._run(self._shut))
             self._thread.shutdown(wait=False)
-            self._scanners.shutdown(wait=False)
 
     @property
     def held_bytes(self) -> int:
@@ -259,7 +255,7 @@ class SqliteCollection(Collection):
                 raise StoreError(f"{self.place} has no collection {self.name}: embed something into it first")
             asked = (model or now.model, len(question))
             require_same(self.place, self.name, (now.model, now.width), asked, writing=False)
-            keys = self._nearest(connection, now, question, k + SLACK)
+            keys = self._nearest(connection, now, question, k)
             wanted = (
                 f"SELECT d.id, d.text, d.fields, v.vector FROM {now.documents} d JOIN {now.vectors} v ON v.key = d.key"
                 " WHERE d.key IN (SELECT value FROM json_each(?))"
@@ -267,13 +263,15 @@ class SqliteCollection(Collection):
             found = connection.execute(wanted, (json.dumps(keys),)).fetchall()
         return hits_of(found, question, k)
 
-    def _nearest(self, connection: sqlite3.Connection, now: Generation, question: Float32, count: int) -> list[int]:
+    def _nearest(self, connection: sqlite3.Connection, now: Generation, question: Float32, k: int) -> list[int]:
+        """Keys of a few rows, the `k` nearest among them."""
         held = self._up_to_date(connection, now)
         if held is not None:
-            return held.nearest(question, count, self._scanners, self._helpers)
+            keys = held.candidates(question, k)
+            return scan_in_steps(chosen(connection, now.vectors, now.width, keys), question, k + SLACK)
         if self.has_extension:
-            return scan_with_extension(connection, now.vectors, question, count)
-        return scan_in_steps(steps(connection, now.vectors, now.width), question, count)
+            return scan_with_extension(connection, now.vectors, question, k + SLACK)
+        return scan_in_steps(steps(connection, now.vectors, now.width), question, k + SLACK)
 
     def _up_to_date(self, connection: sqlite3.Connection, now: Generation) -> HeldVectors | None:
         """The vectors in memory as this transaction sees them; None where they are not held."""
