@@ -140,6 +140,8 @@ class _Carrier(httpx.AsyncBaseTransport):
             answer = await self._http.send(carried, stream=True)
         except httpx2.HTTPError as error:
             raise _as_httpx(error, request) from error
+        if answer.status_code >= 300:
+            return _read_whole(answer, request)
         return httpx.Response(
             answer.status_code, headers=answer.headers.raw, stream=_Carried(answer, request), request=request
         )
@@ -163,6 +165,13 @@ class _Carried(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         if not self._is_kept:
             await self._answer.aclose()
+
+
+def _read_whole(answer: httpx2.Response, request: httpx.Request) -> httpx.Response:
+    """An error, whose body has been read and unpacked."""
+    unpacked = (b"content-encoding", b"content-length", b"transfer-encoding")
+    headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in unpacked]
+    return httpx.Response(answer.status_code, headers=headers, content=answer.content, request=request)
 
 
 def _as_httpx(error: httpx2.HTTPError, request: httpx.Request) -> httpx.TransportError:

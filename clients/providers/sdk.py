@@ -38,6 +38,7 @@ from ..failures import read_refusal, upstream_error
 from ..first_byte import on_request
 from ..listing import NeededCredential
 from ..writing import checked_url
+from .error_body import read_error_body
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
 CONNECT_TIMEOUT_S = 15.0
@@ -242,7 +243,7 @@ class SdkChatClient(AbstractLLMClient):
         connections = self.environment.settings.max_connections
         return httpx2.AsyncClient(
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
-            event_hooks={"request": [on_request, self._note_made]},
+            event_hooks={"request": [on_request, self._note_made], "response": [read_error_body]},
             follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             verify=tls(),
         )
