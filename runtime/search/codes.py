@@ -20,8 +20,8 @@ Int8: TypeAlias = NDArray[np.int8]
 STEPS = 127
 #: How much longer than 1 a vector may be, rounding included.
 LENGTH = 1.01
-#: What sums in float32 may be off, a number summed.
-ROUNDING = 2.0**-23
+#: What sums in float32 may be off, a number summed, and how many more roundings there are around such a sum.
+ROUNDING, AROUND = 2.0**-23, 8
 #: Rows that numpy widens at a time: what stays in a core's cache.
 WIDENED_ROWS = 128
 HAS_NUMKONG = find_spec("numkong") is not None
@@ -78,7 +78,7 @@ class Codes:
         width = self.steps.shape[1]
         score = products(self.steps, question.steps[:width]) * (self.step * question.step)
         # Of x = x' + e and q = q' + f, xq - x'q' is x'f + eq, and no part longer than x' or q.
-        within = (LENGTH + self.error) * question.error + self.error * LENGTH + width * ROUNDING
+        within = (LENGTH + self.error) * question.error + self.error * LENGTH + (width + AROUND) * ROUNDING
         return score - within, score + within
 
 

@@ -25,8 +25,10 @@ DOCUMENTS = "documents"
 MOST_ID_BYTES = 2_000
 #: More than any collection holds, and a number that every database takes.
 MOST_K = 2**31
-#: How far a stored vector may be from length 1.
+#: How far a vector may be from length 1, to be stored.
 _UNIT_WITHIN = 1e-3
+#: How far it is from it for being written in float32.
+_AS_FLOAT32 = 5e-7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +140,11 @@ class Row(NamedTuple):
 
 
 def rows_of(documents: Sequence[Document], vectors: NDArray[Any]) -> list[Row]:
-    """Each document with its vector, the last of several with one id. ValueError where they are not as many, or a
-    vector is not one of length 1."""
+    """Each document with its vector, the last of several with one id. A length that is nearly 1 becomes 1. ValueError
+    where they are not as many, or a vector is not one of length 1."""
     import numpy as np
+
+    from interlock.embeddings.vectors import normalise
 
     given = np.ascontiguousarray(vectors, dtype="<f4")
     if given.ndim != 2 or len(given) != len(documents):
@@ -149,6 +153,9 @@ def rows_of(documents: Sequence[Document], vectors: NDArray[Any]) -> list[Row]:
     bad = np.flatnonzero(~(off <= _UNIT_WITHIN))  # written so that NaN is bad too
     if len(bad):
         raise ValueError(f"the vector of {documents[bad[0]].id!r} is not of length 1: normalise it")
+    uneven = off > _AS_FLOAT32
+    if uneven.any():  # else a score would be no cosine, and what is nearest another in every store
+        given = np.where(uneven[:, None], normalise(given), given).astype("<f4", copy=False)
     rows = {
         document.id: Row(
             storable(document.id), document.digest, storable(document.text), fields_text(document), given[index]

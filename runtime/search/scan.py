@@ -10,7 +10,8 @@ Of the three ways, the first is the quickest and the others hold nothing in memo
 Rows are multiplied one by one (`dots`). As one product with a matrix the library would spread them over threads that
 wait for each other by spinning: twice the CPU, and several times the time on a machine that has something else to do.
 
-The last two give candidates by a score in float32; the caller scores these again, exactly.
+All give candidates; the caller scores these again, with their documents. What sqlite-vec says is in float32: where that
+cannot tell which are the nearest, because very many are as near, numpy decides.
 """
 
 from __future__ import annotations
@@ -30,21 +31,27 @@ if TYPE_CHECKING:
     import sqlite3
 
 Float32: TypeAlias = NDArray[np.float32]
+Float64: TypeAlias = NDArray[np.float64]
 Int64: TypeAlias = NDArray[np.int64]
 
 #: Rows that are kept in one piece: as few as leave the work to the library, as many as are quick to put together.
 BLOCK_ROWS = 4_096
 #: Rows read from the file at once.
 STEP_ROWS = 512
-#: How many more candidates than wanted are scored exactly: float32 may swap neighbours, though not distant ones.
+#: How many more candidates than wanted are scored by the caller: its sums may round otherwise in the last digit.
 SLACK = 32
+#: By how much squared distances may be off from what the dot products say: the sums in float32, a number summed, of the
+#: distance; and the lengths, which are 1 within 5e-7.
+_SUMS_OFF, _LENGTHS_OFF = 2.0**-23, 4e-6
 _NUMBERS = np.dtype("<f4")
 _VECDOT = hasattr(np, "vecdot")  # since numpy 2.0
 
 
-def dots(rows: Float32, question: Float32) -> Float32:
-    """The dot product of each row [n, d] with the question [d], without Python's lock and in this thread alone."""
-    found: Float32 = np.vecdot(rows, question) if _VECDOT else np.einsum("ij,j->i", rows, question)
+def dots(rows: Float32, question: Float32) -> Float64:
+    """The dot product of each row [n, d] with the question [d], without Python's lock and in this thread alone. In
+    float64: of rows that are nearly the same float32 would not know the nearest."""
+    wide, asked = rows.astype(np.float64), question.astype(np.float64)
+    found: Float64 = np.vecdot(wide, asked) if _VECDOT else np.einsum("ij,j->i", wide, asked)
     return found
 
 
@@ -70,25 +77,38 @@ def _arrays(found: sqlite3.Cursor, width: int) -> Iterator[tuple[Int64, Float32]
         yield keys, vectors
 
 
-def scan_with_extension(connection: sqlite3.Connection, table: str, question: Float32, count: int) -> list[int]:
-    """Keys of the nearest, by sqlite-vec. Of unit vectors the nearest are those of the highest cosine."""
+def scan_with_extension(connection: sqlite3.Connection, table: str, question: Float32, count: int) -> list[int] | None:
+    """Keys of a few rows, the `count` nearest among them, by sqlite-vec: of unit vectors the nearest are those of the
+    highest cosine. None where its float32 cannot tell which these are."""
     nearest = f"SELECT key, vec_distance_l2(vector, ?) AS far FROM {table} ORDER BY far LIMIT ?"
-    return [row[0] for row in connection.execute(nearest, (question.tobytes(), count))]
+    found = connection.execute(nearest, (question.tobytes(), count + SLACK)).fetchall()
+    if any(far is None for _, far in found):
+        return None
+    if len(found) == count + SLACK:
+        wanted, last = found[count - 1][1] ** 2, found[-1][1] ** 2
+        if last - wanted <= len(question) * _SUMS_OFF * last + _LENGTHS_OFF:
+            return None
+    return [key for key, _ in found]
 
 
 def scan_in_steps(read: Iterable[tuple[Int64, Float32]], question: Float32, count: int) -> list[int]:
     """The same by numpy, with no more than a step's vectors in memory."""
-    keys, scores = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
+    most = count + SLACK
+    keys, scores = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
     for some, vectors in read:
-        keys, scores = np.concatenate((keys, some)), np.concatenate((scores, dots(vectors, question)))
-        if len(keys) > STEP_ROWS + count:
-            best = highest(scores, count)
+        found = dots(vectors, question)
+        with sound():
+            if not np.isfinite(found).all():
+                raise ValueError("a vector has a number that is not finite")
+        keys, scores = np.concatenate((keys, some)), np.concatenate((scores, found))
+        if len(keys) > STEP_ROWS + most:
+            best = highest(scores, most)
             keys, scores = keys[best], scores[best]
-    found: list[int] = keys[highest(scores, count)].tolist()
-    return found
+    nearest: list[int] = keys[highest(scores, most)].tolist()
+    return nearest
 
 
-def highest(scores: Float32, count: int) -> Int64:
+def highest(scores: Float64, count: int) -> Int64:
     """Indexes of the `count` highest scores, the highest first."""
     where: Any = np.arange(len(scores))
     sample = scores[::16]

@@ -37,7 +37,7 @@ from .documents import (
     rows_of,
     stored_ids,
 )
-from .scan import SLACK, HeldVectors, chosen, scan_in_steps, scan_with_extension, steps
+from .scan import HeldVectors, chosen, scan_in_steps, scan_with_extension, steps
 from .sqlite_tables import Generation
 
 if TYPE_CHECKING:
@@ -268,10 +268,12 @@ class SqliteCollection(Collection):
         held = self._up_to_date(connection, now)
         if held is not None:
             keys = held.candidates(question, k)
-            return scan_in_steps(chosen(connection, now.vectors, now.width, keys), question, k + SLACK)
+            return scan_in_steps(chosen(connection, now.vectors, now.width, keys), question, k)
         if self.has_extension:
-            return scan_with_extension(connection, now.vectors, question, k + SLACK)
-        return scan_in_steps(steps(connection, now.vectors, now.width), question, k + SLACK)
+            found = scan_with_extension(connection, now.vectors, question, k)
+            if found is not None:
+                return found
+        return scan_in_steps(steps(connection, now.vectors, now.width), question, k)
 
     def _up_to_date(self, connection: sqlite3.Connection, now: Generation) -> HeldVectors | None:
         """The vectors in memory as this transaction sees them; None where they are not held."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from search.places import brute_force, some, unit
+from search.places import Place, brute_force, some, unit
 
 from interlock.runtime.search import open_collection, scan, sqlite as sqlite_store
 from interlock.runtime.search.scan import HeldVectors, highest, scan_in_steps
@@ -43,7 +43,7 @@ def test_steps_and_memory_find_what_brute_force_finds(sizes: list[int], seed: in
     vectors = np.concatenate([np.zeros((0, 12), np.float32), *(part for _, part in parts)])
     question = unit(rng.standard_normal(12))
     wanted = [keys[index] for index, _ in brute_force(vectors, question, 5)]
-    assert scan_in_steps(parts, question, 5) == wanted
+    assert scan_in_steps(parts, question, 5)[:5] == wanted
     held = HeldVectors()
     for part in parts:
         assert held.add([part], most=10_000_000)
@@ -118,6 +118,32 @@ async def test_what_is_held_is_read_once_and_then_only_what_is_new(
         await collection.search(vectors[1])
         assert {hit.id for hit in await collection.search(vectors[1], k=50)} == {f"d{at}" for at in range(30, 50)}
         assert len(read) == 70  # more than half of what was held had gone, so the rest was read anew
+
+
+@pytest.mark.parametrize("place", ["held", "read", "sqlite-vec"], indirect=True)
+async def test_of_very_many_that_are_nearly_the_same_the_nearest_are_found(place: Place) -> None:
+    """Nearer to each other than float32 can tell."""
+    rng = np.random.default_rng(3)
+    vectors = unit(rng.standard_normal((1, 64)) + 1e-6 * rng.standard_normal((1_000, 64)))
+    async with await place.open() as collection:
+        await collection.add(some(1_000)[0], vectors, model="m")
+        hits = await collection.search(vectors[77], k=5)
+    asked = vectors[77].astype(np.float64) / np.linalg.norm(vectors[77].astype(np.float64))
+    wanted = [f"d{index}" for index, _ in brute_force(vectors, asked.astype(np.float32), 5)]
+    assert [hit.id for hit in hits] == wanted
+
+
+@pytest.mark.parametrize("place", ["held", "read", "sqlite-vec"], indirect=True)
+async def test_a_length_that_is_nearly_one_does_not_bring_a_document_nearer(place: Place) -> None:
+    question = unit(np.eye(64)[0] + np.eye(64)[1])
+    near, nearer = unit(question + 0.03 * np.eye(64)[2]), unit(question + 0.02 * np.eye(64)[2])
+    others = unit(np.random.default_rng(0).standard_normal((100, 64)))
+    vectors = np.concatenate(([near * np.float32(1.0009), nearer * np.float32(0.9991)], others))
+    async with await place.open() as collection:
+        await collection.add(some(102)[0], vectors, model="m")
+        hits = await collection.search(question, k=2)
+    assert [hit.id for hit in hits] == ["d1", "d0"]
+    assert hits[0].score == pytest.approx(float(question.astype(np.float64) @ nearer), abs=1e-6)
 
 
 @pytest.mark.usefixtures("with_extension")
