@@ -62,6 +62,7 @@ class EmbedOptions:
             "--store": Place.of(self.store).name,
             "--collection": None if self.collection == DOCUMENTS else self.collection,
             "--model": self.model,
+            "--limit": self.limit,
             "--max-cost": self.max_cost,
             "--catalog": self.catalog,
             "--records": None if self.records == RECORDS else Place.of(self.records).name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from interlock.errors import ConfigurationError, StoreError
 from ..store.text import restored, storable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -100,15 +103,27 @@ class CollectionModelError(ConfigurationError):
         self.stored, self.given = stored, given
 
 
+def command_again(place: str, name: str, *, model: str | None = None, catalog: Path | None = None) -> str:
+    """The command line that embeds a whole collection again."""
+    words = ["interlock", "embed", "--store", place, *(["--collection", name] if name != DOCUMENTS else [])]
+    words += ["--catalog", str(catalog)] if catalog is not None else []
+    return shlex.join([*words, "--re-embed", *(["--model", model] if model is not None else [])])
+
+
 def require_same(
-    place: str, name: str, stored: tuple[VectorModel, int], given: tuple[VectorModel, int], *, writing: bool = True
+    place: str,
+    name: str,
+    stored: tuple[VectorModel, int],
+    given: tuple[VectorModel, int],
+    *,
+    writing: bool = True,
+    catalog: Path | None = None,
 ) -> None:
-    """CollectionModelError unless model and width are those that are stored."""
+    """CollectionModelError unless model and width are those that are stored. `catalog` is the file that has `given`."""
     (model, width), (other, other_width) = stored, given
     if model.identity == other.identity and width == other_width:
         return
-    flag = "" if name == DOCUMENTS else f" --collection {name}"
-    again = f"interlock embed --store {place}{flag} --re-embed --model {other.entry}"
+    again = command_again(place, name, model=other.entry, catalog=catalog)
     if model.identity == other.identity:
         raise CollectionModelError(
             f"the collection {name} of {place} holds vectors of width {width}, and these are of width {other_width}: "

@@ -16,7 +16,7 @@ from interlock.errors import ModelResolutionError, StoreError
 
 from ..corpus import embed_corpus
 from .collection import Collection
-from .documents import Document, Hit, VectorModel, fields_text, require_same
+from .documents import CollectionInfo, Document, Hit, VectorModel, command_again, fields_text, require_same
 
 if TYPE_CHECKING:
     from interlock.catalog.entry import ModelEntry
@@ -152,12 +152,11 @@ async def search_documents(
         raise ModelResolutionError(
             f"the collection {collection.name} holds vectors of {stored.entry} ({stored.identity}), and no embedding "
             f"model of the catalog {runtime.catalog.file} is that: add an entry of that identity, or embed all of it "
-            f"again with `interlock embed --store {collection.place} --collection {collection.name} --re-embed`"
+            f"again with `{command_again(collection.place, collection.name, catalog=runtime.catalog.path)}`"
         )
     width = runtime.catalog.embedding_width
-    require_same(
-        collection.place, collection.name, (stored, info.width), (VectorModel.of(entries[0]), width), writing=False
-    )
+    given = (VectorModel.of(entries[0]), width)
+    _require_same(runtime, collection, info, given, writing=False)
     for last, entry in enumerate(entries, start=1 - len(entries)):
         client = runtime.embeddings(entry.id)
         try:
@@ -180,7 +179,14 @@ async def _require_model(runtime: Runtime, collection: Collection, entry: ModelE
     info = await collection.info()
     if info is not None:
         given = (VectorModel.of(entry), runtime.catalog.embedding_width)
-        require_same(collection.place, collection.name, (info.model, info.width), given)
+        _require_same(runtime, collection, info, given, writing=True)
+
+
+def _require_same(
+    runtime: Runtime, collection: Collection, info: CollectionInfo, given: tuple[VectorModel, int], *, writing: bool
+) -> None:
+    stored, catalog = (info.model, info.width), runtime.catalog.path
+    require_same(collection.place, collection.name, stored, given, writing=writing, catalog=catalog)
 
 
 async def _embed(

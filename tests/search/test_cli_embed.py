@@ -9,15 +9,17 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from postgres_server import PostgresTestServer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from interlock.runtime.cli.app import app
-from interlock.runtime.cli.embed import EmbedRun
+from interlock.runtime.cli.embed import EmbedOptions, EmbedRun
 from interlock.runtime.cli.search import SNIPPET, snippet
 
 CATALOG = """
@@ -152,17 +154,33 @@ def test_the_text_and_the_id_may_have_other_names(folder: Folder) -> None:
 
 def test_another_model_is_refused_with_a_command_that_works(folder: Folder) -> None:
     folder.three()
-    folder.embed("--collection", "notes")
-    refused = folder.embed("--collection", "notes", "--model", "others")
+    folder.embed("--collection", "my notes", store="sqlite:///my docs.db")
+    refused = folder.embed("--collection", "my notes", "--model", "others", store="sqlite:///my docs.db")
     assert refused.exit_code == 2
     assert "holds vectors of words (bag), and others (other) writes others" in refused.stderr
-    command = shlex.split(re.findall(r"`interlock (.*?)`", refused.stderr)[-1])
-    assert command[0] == "embed"
-    done = folder.call(*command, "--catalog", "catalog.yaml")
+    done = folder.call(*_command_in(refused))
     assert done.exit_code == 0, done.output
     assert "3 of 3 documents embedded" in done.stderr
     assert "holds 3 documents with vectors of others" in done.stderr
-    assert folder.search(TEXTS[1], "--collection", "notes", "-k", "1")[0]["id"] == "t1"
+    found = folder.search(TEXTS[1], "--collection", "my notes", "-k", "1", store="sqlite:///my docs.db")
+    assert found[0]["id"] == "t1"
+
+
+def test_a_model_that_the_catalog_lost_is_refused_with_a_command_that_works(folder: Folder) -> None:
+    folder.three()
+    folder.embed("--model", "others")
+    catalog = (folder.path / "catalog.yaml").read_text(encoding="utf-8")
+    (folder.path / "catalog.yaml").write_text(catalog.replace("identity: other", "identity: third"), encoding="utf-8")
+    refused = folder.call("search", "mail", "--store", "sqlite:///docs.db", "--catalog", "catalog.yaml")
+    assert refused.exit_code == 2
+    assert folder.call(*_command_in(refused)).exit_code == 0
+    assert folder.search("mail", "-k", "1")[0]["id"] == "t2"
+
+
+def _command_in(refused: Result) -> list[str]:
+    program, *words = shlex.split(re.findall(r"`(interlock .*?)`", refused.stderr)[-1])
+    assert program == "interlock"
+    return words
 
 
 def test_re_embedding_takes_an_input_along(folder: Folder) -> None:
@@ -207,6 +225,28 @@ def test_a_limit_is_kept(folder: Folder) -> None:
     folder.many(30)
     assert "7 of 7 documents embedded" in folder.embed("--limit", "7").stderr
     assert len(folder.search("Number", "-k", "200")) == 7
+
+
+def test_the_command_that_goes_on_has_every_option() -> None:
+    given = EmbedOptions(
+        store="sqlite:///my docs.db",
+        input=Path("my docs.jsonl"),
+        field="body",
+        id_field="sku",
+        collection="my notes",
+        model="words",
+        re_embed=True,
+        truncate=True,
+        skip_bad=True,
+        max_cost="1",
+        limit=7,
+        catalog=Path("my catalog.yaml"),
+        records="sqlite:///calls.db",
+    )
+    command = get_command(app).commands["embed"]  # type: ignore[attr-defined]
+    said = command.make_context("embed", shlex.split(given.again())[2:]).params
+    for each in fields(given):
+        assert said[each.name] == getattr(given, each.name), each.name
 
 
 def test_ctrl_c_loses_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +305,7 @@ def test_ctrl_c_while_all_is_embedded_again_goes_on_there(folder: Folder, monkey
 
 KILLED = """
 import os, signal
-from interlock.runtime.cli.embed import EmbedRun
+from interlock.runtime.cli.embed import EmbedOptions, EmbedRun
 def progress(self, totals):
     if totals.stored >= 500:
         os.kill(os.getpid(), signal.SIGKILL)
