@@ -109,9 +109,12 @@ class ResponseStream:
         return self.response
 
     async def aclose(self) -> None:
-        """Stop: settle to what was seen, record, give the connection back. After the end it does nothing."""
+        """Stop: settle to what was seen, record, give the connection back. After the end it does nothing. A task that
+        waits for the next piece meanwhile finds the stream at its end."""
         self._closed = True
         if not self._ended:
+            if self._watch is not None:
+                self._watch.interrupt()
             self._abandon()
         await self._close_wire()
 
@@ -153,15 +156,22 @@ class ResponseStream:
         if self._attempt is None:
             await self._client.connections.acquire()
             self._holds_connection = True
+            if self._ended:  # closed by someone else while this waited
+                self._let_go()
+                return True
             self._start()
         try:
             event = await self._next_event()
+            if self._ended:
+                await self._close_wire()
+                return True
             if event is not _END:
                 self._take(self._client.read_one(event, self._draft))
                 self._hurry_once_complete()
                 return False
         except Exception as error:
-            if self._ended:  # closed by someone else while this waited
+            if self._ended:
+                await self._close_wire()
                 return True
             failure: Exception | None = None
             if not self._draft.complete:

@@ -71,6 +71,11 @@ class Watch:
             self.stop()
             self._arm(self._clock.now() + idle_s)
 
+    def interrupt(self) -> None:
+        """Nobody wants what is waited for any more: a task that waits inside gets `AttemptTimeout` at once."""
+        if self._task is not None:
+            self._expire(AttemptTimeout("the stream was closed", idle=False))
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

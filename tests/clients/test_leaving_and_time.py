@@ -165,6 +165,27 @@ async def test_b17_closed_in_mid_stream(bench, wire, until):
     seat.check_books()
 
 
+async def test_a_stream_closed_by_another_task_lets_its_reader_go(bench, wire, until):
+    """As a job's own timeout does it: wherever the reader waits, nothing more is sent, and the connection is free."""
+    client, seat = bench.client(wire, settings={"max_connections": 1})
+    bench.script(Step.stall(1), Step.stall(), Step.answer("Fine."))
+    first, waiting, unanswered = (client.stream_response(STORY) for _ in range(3))
+    assert (await anext(first)).text
+    readers = [asyncio.create_task(asyncio.wait_for(anext(stream, None), 10)) for stream in (first, waiting)]
+    await until(lambda: client._client.connections._waiters)
+    await waiting.aclose()
+    await first.aclose()
+    assert await asyncio.gather(*readers) == [None, None]
+    reader = asyncio.create_task(asyncio.wait_for(anext(unanswered, None), 10))
+    await until(lambda: bench.provider.count == 2)
+    await unanswered.aclose()
+    assert await reader is None
+    assert (await client.single_response("Hello.")).text == "Fine."
+    assert bench.provider.count == 3, "the stream that was closed while it waited was not sent"
+    assert seat.kinds == [OutcomeKind.ABANDONED, OutcomeKind.ABANDONED, OutcomeKind.COMPLETED]
+    seat.check_books()
+
+
 async def test_a_stream_that_was_never_read_sends_nothing(bench, wire):
     client, seat = bench.client(wire)
     async with client.stream_response(STORY):
