@@ -16,7 +16,7 @@ from interlock.errors import ConfigurationError, InterlockError, SpendCapExceede
 
 from ..runtime import Runtime
 from ..search.documents import DOCUMENTS
-from ..search.embedding import EmbedTotals, embed_again, embed_documents, embedding_entry
+from ..search.embedding import MOST_REFUSED, EmbedTotals, embed_again, embed_documents, embedding_entry
 from ..search.opening import open_collection
 from ..settings import RuntimeSettings
 from ..store.place import Place
@@ -132,7 +132,7 @@ class EmbedRun:
 
     @property
     def failed(self) -> int:
-        return len(self.totals.refused)
+        return self.totals.refused_count
 
     def _stop(self) -> None:
         self._stopping = True
@@ -207,7 +207,7 @@ class EmbedRun:
         parts = [f"{totals.stored:,} of {self.total:,} documents embedded{rate}"]
         parts += [f"{totals.unchanged:,} were stored before"] if totals.unchanged else []
         parts += [f"{len(self._checked.repeated):,} lines say the same again"] if self._checked.repeated else []
-        parts += [f"{len(totals.refused):,} refused"] if totals.refused else []
+        parts += [f"{totals.refused_count:,} refused"] if totals.refused else []
         parts += [f"{len(self._checked.bad):,} bad lines left out"] if self._checked.bad else []
         parts += [f"{totals.tokens:,} tokens"] if totals.tokens else []
         parts += [f"{amount:.4f} {currency}" for currency, amount in totals.cost.items()]
@@ -224,7 +224,7 @@ class EmbedRun:
 
     def _refusals(self) -> list[str]:
         named = [f"  {self._place(one.document)}: {one.reason}" for one in self.totals.refused[:MOST_TOLD]]
-        more = len(self.totals.refused) - MOST_TOLD
+        more = self.failed - len(named)
         return [*named, f"  and {more:,} more"] if more > 0 else named
 
     def _bad_lines(self) -> list[str]:
@@ -237,8 +237,8 @@ class EmbedRun:
 
     def _stored(self) -> list[str]:
         info = self._info
-        if info is None:
-            return ["Nothing was stored."]
+        if info is None:  # or it could not be read at the end
+            return [] if self.succeeded else ["Nothing was stored."]
         return [
             f"The collection {info.name} holds {info.count:,} documents with vectors of {info.model.entry}, "
             f"{info.width:,} wide."
@@ -252,7 +252,8 @@ def _sum(one: EmbedTotals, other: EmbedTotals) -> EmbedTotals:
     return EmbedTotals(
         stored=one.stored + other.stored,
         unchanged=one.unchanged + other.unchanged,
-        refused=one.refused + other.refused,
+        refused=(one.refused + other.refused)[:MOST_REFUSED],
+        refused_count=one.refused_count + other.refused_count,
         tokens=one.tokens + other.tokens,
         cost=cost,
         unpriced=one.unpriced or other.unpriced,

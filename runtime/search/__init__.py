@@ -4,7 +4,7 @@
     collection  Collection: what a store can do
     opening     open_collection: from a URL to one
     sqlite      in a file; sqlite_tables: its statements; scan: every vector compared, exactly; codes: a byte a number
-    postgres    on a server; postgres_tables: its statements and the HNSW index
+    postgres    on a server; postgres_tables: its statements and the HNSW index; postgres_lost: a server that restarts
     embedding   embed_documents, embed_again, search_documents: through a Runtime
 
 Importing the package loads neither numpy nor a driver.

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from interlock.errors import StoreError
+
 from .documents import CollectionInfo, Document, Hit, VectorModel
 
 if TYPE_CHECKING:
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
     from interlock.catalog.entry import ModelEntry
 
 C = TypeVar("C", bound="Collection")
+
+
+class NothingAnewError(StoreError):
+    """Vectors were to be stored beside the old ones, and nothing is being made anew, or no longer: another process may
+    have put the new ones in their place."""
+
+    code = "nothing_anew"
+
+    def __init__(self, place: str, name: str) -> None:
+        super().__init__(f"nothing of the collection {name} of {place} is being embedded anew")
 
 
 class Collection(ABC):
@@ -51,7 +63,7 @@ class Collection(ABC):
         """Store documents with their vectors [n, width]; one that is there under the same id is replaced.
 
         The first call decides on the collection's model and width; another's are CollectionModelError. `anew`: into
-        what `begin_anew` began.
+        what `begin_anew` began; NothingAnewError where that is no longer there.
         """
 
     @abstractmethod

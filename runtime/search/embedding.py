@@ -15,7 +15,7 @@ from interlock.embeddings.purpose import EmbeddingPurpose
 from interlock.errors import ModelResolutionError, StoreError
 
 from ..corpus import embed_corpus
-from .collection import Collection
+from .collection import Collection, NothingAnewError
 from .documents import CollectionInfo, Document, Hit, VectorModel, command_again, fields_text, require_same
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Documents read from a store at once, to be embedded again.
 PAGE = 1_000
+#: Refused documents that are kept, with their texts; the others are counted.
+MOST_REFUSED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +42,15 @@ class RefusedDocument:
 class EmbedTotals:
     """What became of the documents so far.
 
-    `stored` got a vector, `unchanged` had one for the same text, `refused` cannot have one. `tokens` and `cost` (by
-    currency) are those of the calls; `unpriced` says that a call's cost is not known. `left` is how many of a
-    collection are still to be embedded again, where that was stopped.
+    `stored` got a vector, `unchanged` had one for the same text, `refused_count` cannot have one; `refused` are the
+    first 1,000 of these. `tokens` and `cost` (by currency) are those of the calls; `unpriced` says that a call's cost
+    is not known. `left` is how many of a collection are still to be embedded again, where that was stopped.
     """
 
     stored: int = 0
     unchanged: int = 0
     refused: list[RefusedDocument] = field(default_factory=list)
+    refused_count: int = 0
     tokens: int = 0
     cost: dict[str, Decimal] = field(default_factory=dict)
     unpriced: bool = False
@@ -56,13 +59,19 @@ class EmbedTotals:
     def _add(self, batch: EmbeddedBatch[_Held]) -> None:
         self.stored += len(batch)
         self.unchanged += batch.skipped
-        self.refused += [RefusedDocument(document=one.id.document, reason=one.reason) for one in batch.refused]
+        for one in batch.refused:
+            self._refuse(one.id.document, one.reason)
         self.tokens += batch.tokens
         response, cost = batch.response, batch.cost
         if response is not None and cost is None:
             self.unpriced = True
         elif response is not None and cost is not None and response.currency is not None:
             self.cost[response.currency] = self.cost.get(response.currency, Decimal(0)) + cost
+
+    def _refuse(self, document: Document, reason: str) -> None:
+        self.refused_count += 1
+        if len(self.refused) < MOST_REFUSED:
+            self.refused.append(RefusedDocument(document=document, reason=reason))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,11 +129,16 @@ async def embed_again(
     await collection.begin_anew(model=entry, width=width)
     while True:
         outdated = _until(stopping, _outdated(collection))
-        await _embed(runtime, collection, outdated, model, totals, progress, known=False, anew=True, **options)
+        try:
+            await _embed(runtime, collection, outdated, model, totals, progress, known=False, anew=True, **options)
+        except NothingAnewError:
+            if not await _is_done(collection, entry, width):
+                raise
+            return totals  # by another process, which was asked for the same
         if totals.refused:
             first = totals.refused[0]
             raise StoreError(
-                f"{len(totals.refused)} documents of {collection.name} have no vector by {entry.id}, the first "
+                f"{totals.refused_count:,} documents of {collection.name} have no vector by {entry.id}, the first "
                 f"{first.document.id!r}: {first.reason}. The old vectors stay; delete those documents or choose "
                 "another model, and go on with the same command"
             )
@@ -189,6 +203,11 @@ def _require_same(
     require_same(collection.place, collection.name, stored, given, writing=writing, catalog=catalog)
 
 
+async def _is_done(collection: Collection, entry: ModelEntry, width: int) -> bool:
+    info = await collection.info()
+    return info is not None and (info.model.identity, info.width) == (VectorModel.of(entry).identity, width)
+
+
 async def _embed(
     runtime: Runtime,
     collection: Collection,
@@ -225,7 +244,7 @@ async def _pairs(documents: AsyncIterable[Document], totals: EmbedTotals) -> Asy
         try:
             fields_text(document)
         except ValueError as error:
-            totals.refused.append(RefusedDocument(document=document, reason=str(error)))
+            totals._refuse(document, str(error))
         else:
             yield _Held(document), document.text
 

@@ -14,7 +14,7 @@ from interlock.errors import ConfigurationError, InterlockError, StoreError
 
 from ..uncancelled import uncancelled
 from . import postgres_tables as tables
-from .collection import Collection
+from .collection import Collection, NothingAnewError
 from .documents import (
     CollectionInfo,
     Document,
@@ -29,6 +29,7 @@ from .documents import (
     rows_of,
     stored_ids,
 )
+from .postgres_lost import LostConnectionError, is_lost, until_it_is_back
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class PostgresCollection(Collection):
                     raise StoreError(f"there is no store {self.place}: nothing has been embedded into it")
             finally:
                 await first.close()
-            self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=CONNECTIONS, init=register_vector)
+            self._pool = await asyncpg.create_pool(self._dsn, min_size=0, max_size=CONNECTIONS, init=register_vector)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             raise StoreError(
                 f"the store {self.place} cannot be opened: {error or type(error).__name__}. Check that the server is "
@@ -79,6 +80,7 @@ class PostgresCollection(Collection):
         if pool is not None:
             await uncancelled(pool.close())
 
+    @until_it_is_back
     async def info(self) -> CollectionInfo | None:
         async with self._transaction() as connection:
             now = await tables.generation(connection, self.name)
@@ -87,6 +89,7 @@ class PostgresCollection(Collection):
             count = await connection.fetchval(f"SELECT count(*) FROM {now.documents}")
         return CollectionInfo(name=self.name, model=now.model, width=now.width, count=count)
 
+    @until_it_is_back
     async def add(
         self,
         documents: Sequence[Document],
@@ -107,11 +110,12 @@ class PostgresCollection(Collection):
                     await tables.replace(connection, into, rows)
                     return
             if anew:
-                raise StoreError(f"nothing of the collection {self.name} of {self.place} is being embedded anew")
+                raise NothingAnewError(self.place, self.name)
             async with self._alone() as connection:
                 if await tables.generation(connection, self.name) is None:
                     await tables.create(connection, self.name, given, width)
 
+    @until_it_is_back
     async def unchanged(self, documents: Sequence[Document]) -> frozenset[str]:
         ids = stored_ids([document.id for document in documents])
         async with self._transaction() as connection:
@@ -130,6 +134,7 @@ class PostgresCollection(Collection):
                 await connection.executemany(f"UPDATE {now.documents} SET fields = $2 WHERE id = $1", sorted(changed))
         return frozenset(document.id for _, document in same)
 
+    @until_it_is_back
     async def get(self, ids: Sequence[str]) -> tuple[Document, ...]:
         async with self._transaction() as connection:
             now = await tables.generation(connection, self.name)
@@ -140,6 +145,7 @@ class PostgresCollection(Collection):
         found = {document.id: document for document in (document_of(*row) for row in rows)}
         return tuple(found[id] for id in dict.fromkeys(ids) if id in found)
 
+    @until_it_is_back
     async def delete(self, ids: Sequence[str]) -> int:
         async with self._transaction() as connection:
             now = await tables.generation(connection, self.name)
@@ -148,6 +154,7 @@ class PostgresCollection(Collection):
             gone = f"DELETE FROM {now.documents} WHERE id = ANY($1) RETURNING id"
             return len(await connection.fetch(gone, sorted(stored_ids(ids))))
 
+    @until_it_is_back
     async def search(
         self, vector: NDArray[Any], *, k: int = 10, model: ModelEntry | VectorModel | str | None = None
     ) -> tuple[Hit, ...]:
@@ -171,6 +178,7 @@ class PostgresCollection(Collection):
         found = [(row["id"], row["text"], row["fields"], _numbers(row["embedding"])) for row in rows]
         return hits_of(found, question, wanted)
 
+    @until_it_is_back
     async def index(self, *, anew: bool = False) -> None:
         async with self._connection() as connection:
             # One that builds is enough; the lock is the session's, for an index is built outside a transaction.
@@ -182,6 +190,7 @@ class PostgresCollection(Collection):
             finally:
                 await connection.execute("SELECT pg_advisory_unlock($1, 1)", now.number)
 
+    @until_it_is_back
     async def begin_anew(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
         given = VectorModel.of(model)
         async with self._alone() as connection:
@@ -194,6 +203,7 @@ class PostgresCollection(Collection):
                 await tables.drop(connection, begun)
             await tables.create(connection, self.name, given, width, anew=True)
 
+    @until_it_is_back
     async def outdated(self, *, after: str = "", limit: int = 1_000) -> tuple[Document, ...]:
         async with self._transaction() as connection:
             pair = await tables.both(connection, self.name)
@@ -202,6 +212,7 @@ class PostgresCollection(Collection):
             rows = await tables.lacking(connection, *pair, stored_ids([after])[0], limit)
         return tuple(document_of(*row) for row in rows)
 
+    @until_it_is_back
     async def switch(self) -> int:
         async with self._alone() as connection:
             pair = await tables.both(connection, self.name)
@@ -220,7 +231,8 @@ class PostgresCollection(Collection):
             raise
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             reason = str(error) or type(error).__name__
-            raise StoreError(f"the store {self.place} could not be written or read: {reason}") from None
+            kind = LostConnectionError if is_lost(error) else StoreError
+            raise kind(f"the store {self.place} could not be written or read: {reason}") from None
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:

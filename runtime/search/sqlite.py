@@ -22,7 +22,7 @@ from interlock.errors import StoreError
 
 from ..uncancelled import uncancelled
 from . import sqlite_tables as tables
-from .collection import Collection
+from .collection import Collection, NothingAnewError
 from .documents import (
     CollectionInfo,
     Document,
@@ -213,7 +213,7 @@ class SqliteCollection(Collection):
             into = tables.generation(connection, self.name, anew=anew)
             if into is None:
                 if anew:
-                    raise StoreError(f"nothing of the collection {self.name} of {self.place} is being embedded anew")
+                    raise NothingAnewError(self.place, self.name)
                 into = tables.create(connection, self.name, model, width)
             require_same(self.place, self.name, (into.model, into.width), (model, width))
             tables.replace(connection, into, rows)

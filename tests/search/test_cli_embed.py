@@ -18,9 +18,11 @@ from postgres_server import PostgresTestServer
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from interlock.errors import StoreError
 from interlock.runtime.cli.app import app
 from interlock.runtime.cli.embed import EmbedOptions, EmbedRun
 from interlock.runtime.cli.search import SNIPPET, snippet
+from interlock.runtime.search.sqlite import SqliteCollection
 
 CATALOG = """
 embedding_width: 256
@@ -205,6 +207,31 @@ def test_a_refused_document_is_named_by_its_line(folder: Folder) -> None:
     cut = folder.embed("--model", "others", "--truncate")
     assert cut.exit_code == 0
     assert "1 of 2 documents embedded" in cut.stderr
+
+
+def test_of_many_refused_documents_the_first_are_named_and_the_others_counted(folder: Folder) -> None:
+    folder.lines({"text": "short"}, *({"text": f"A text of many words, the {at}th. " * 5} for at in range(23)))
+    result = folder.embed("--model", "others")
+    assert result.exit_code == 1
+    assert "; 23 refused" in result.stderr
+    assert len(re.findall(r"^  docs\.jsonl line \d+: has about", result.stderr, re.MULTILINE)) == 20
+    assert "\n  and 3 more\n" in result.stderr
+
+
+def test_a_store_that_goes_away_at_the_end_is_not_said_to_be_empty(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(self: SqliteCollection, *, anew: bool = False) -> None:
+        monkeypatch.setattr(SqliteCollection, "info", gone)
+        raise StoreError("the store has gone")
+
+    monkeypatch.setattr(SqliteCollection, "index", gone)
+    folder.three()
+    result = folder.embed()
+    assert result.exit_code == 2
+    assert result.stderr.startswith("3 of 3 documents embedded")
+    assert "Nothing was stored" not in result.stderr
+    assert "interlock: the store has gone" in result.stderr
 
 
 def test_the_cap_stops_it_and_the_command_goes_on(folder: Folder) -> None:

@@ -24,6 +24,7 @@ from interlock.runtime.search import (
     EmbedTotals,
     embed_again,
     embed_documents,
+    embedding,
     open_collection,
     search_documents,
 )
@@ -201,6 +202,28 @@ async def test_all_of_it_is_embedded_again_by_another_model(database: Place, set
         assert (await search_documents(runtime, collection, TEXTS[5], k=1))[0].id == "t5"
 
 
+async def test_what_two_embed_again_at_once_is_done_when_one_has_done_it(
+    database: Place, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Runtime(settings()) as runtime, await database.open() as one, await database.open() as other:
+        await embed_documents(runtime, one, DOCUMENTS)
+        add = one.add
+
+        async def overtaken(*given: Any, **named: Any) -> None:
+            monkeypatch.undo()
+            assert (await embed_again(runtime, other, model="others")).stored == 7
+            await add(*given, **named)
+
+        monkeypatch.setattr(one, "add", overtaken)
+        totals = await embed_again(runtime, one, model="others")
+        assert (totals.stored, totals.left) == (0, 0)
+        info = await one.info()
+        assert info is not None
+        assert (info.model.entry, info.count) == ("others", 7)
+        with pytest.raises(StoreError, match=r"nothing of the collection documents of .* is being embedded anew"):
+            await one.add(DOCUMENTS[:1], [[1.0, *[0.0] * 255]], model="others", anew=True)  # type: ignore[arg-type]
+
+
 async def test_a_text_the_new_model_refuses_keeps_the_old_vectors(database: Place, settings: Any) -> None:
     long = Document(id="long", text="A text of far too many words for somebody who reads no more than eight of them.")
     async with Runtime(settings()) as runtime, await database.open() as collection:
@@ -230,6 +253,17 @@ async def test_a_refused_document_is_named_and_stops_nothing(database: Place, se
         assert all(one.reason for one in totals.refused)
         cut = await embed_documents(runtime, collection, [long], truncate=True)
         assert (cut.stored, cut.refused) == (1, [])
+
+
+async def test_of_very_many_refused_documents_the_first_are_kept_and_all_are_counted(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "MOST_REFUSED", 2)
+    blank = [Document(id=str(number), text="") for number in range(3)]
+    strange = [Document(id=f"s{number}", text="said", fields={"set": {1}}) for number in range(2)]
+    async with Runtime(settings()) as runtime, await open_collection(f"sqlite:///{tmp_path}/docs.db") as collection:
+        totals = await embed_documents(runtime, collection, [*blank, *strange, DOCUMENTS[0]])
+    assert (totals.stored, totals.refused_count, len(totals.refused)) == (1, 5, 2)
 
 
 async def test_a_cap_stops_it_and_keeps_what_was_paid_for(database: Place, settings: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import asyncpg
@@ -11,8 +12,9 @@ from postgres_server import PostgresTestServer
 from search.places import some, unit
 
 from interlock.errors import StoreError
-from interlock.runtime.search import Document, open_collection
+from interlock.runtime.search import Document, open_collection, postgres as postgres_store, postgres_lost
 from interlock.runtime.search.postgres import PostgresCollection
+from interlock.runtime.search.postgres_lost import is_lost
 
 
 async def opened(url: str, **options: Any) -> PostgresCollection:
@@ -85,16 +87,30 @@ async def test_a_store_that_is_only_read_makes_nothing(postgres: PostgresTestSer
         await plain.close()
 
 
-async def test_a_server_that_goes_is_a_store_error_and_one_that_comes_back_is_used(
-    postgres: PostgresTestServer,
+async def test_a_server_that_goes_is_waited_for(
+    postgres: PostgresTestServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    tried = asyncio.Event()
+
+    def noted(error: Exception) -> bool:
+        tried.set()
+        return is_lost(error)
+
+    monkeypatch.setattr(postgres_store, "is_lost", noted)
+    monkeypatch.setattr(postgres_lost, "AGAIN_S", 0.01)
     documents, vectors = some(10)
     async with await opened(postgres.fresh()) as collection:
-        await collection.add(documents, vectors, model="m")
-        postgres.restart()
+        await collection.add(documents[:5], vectors[:5], model="m")
+        postgres.stop()
+        adding = asyncio.create_task(collection.add(documents[5:], vectors[5:], model="m"))
+        await tried.wait()
+        monkeypatch.setattr(postgres_lost, "PATIENCE_S", 0.0)
         with pytest.raises(StoreError, match="could not be written or read"):
-            await collection.search(vectors[0])
-        assert (await collection.search(vectors[3], k=1))[0].id == "d3"
+            await collection.info()
+        postgres.start()
+        await adding
+        assert (await collection.search(vectors[8], k=1))[0].id == "d8"
+    assert not caplog.records
 
 
 async def test_vectors_are_kept_to_the_bit(postgres: PostgresTestServer) -> None:
