@@ -21,6 +21,7 @@ from ..pipeline_job import PipelineJob
 from ..runtime import Runtime
 from ..settings import RuntimeSettings
 from ..store.place import Place
+from ..store.queue import Left
 from ..worker import Worker, WorkerSettings
 from .arguments import Arguments
 from .catalog import load_catalog
@@ -32,6 +33,8 @@ from .target import load_function, load_module, load_pipeline
 AT_ONCE = 1_000
 #: Seconds between two lines about how it goes.
 TELL_EVERY_S = 10.0
+#: The exit code of `interlock worker --until-empty` where runs stay in the queue.
+RUNS_LEFT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +74,10 @@ def submit_file(options: SubmitOptions) -> None:
     left = f", {len(checked.bad)} bad lines left out" if checked.bad else ""
     print(f"{len(put):,} runs of {pipeline.name} are in the queue of {Place.of(options.store).name}{there}{left}.")
     if put:
-        command = shlex.join(
-            ["interlock", "worker", *_needed(options.pipeline), "--store", Place.of(options.store).name]
-        )
-        print(f"The first is {next(iter(put))}. `{command}` runs them.")
+        shown = Place.of(options.store).name
+        command = shlex.join(["interlock", "worker", *_needed(options.pipeline), "--store", shown])
+        whole = "" if shown == options.store else " Its --store is shown without password and options."
+        print(f"The first is {next(iter(put))}. `{command}` runs them.{whole}")
 
 
 def _needed(target: str) -> tuple[str, ...]:
@@ -107,7 +110,8 @@ class WorkerOptions:
 
 
 def work(options: WorkerOptions) -> int:
-    """The exit code: 0 where it ended as it was asked to, 1 where this process was given up by the others."""
+    """The exit code: 0 where it ended as it was asked to, 1 where this process was given up by the others, 3 where it
+    was to empty the queue and has not."""
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("interlock").setLevel(logging.DEBUG if options.verbose else logging.WARNING)
     checked_cap(options.max_cost)
@@ -121,14 +125,13 @@ def work(options: WorkerOptions) -> int:
         catalog=load_catalog(options.catalog), store=options.store, ledger=ledger, cost_cap=options.max_cost
     )
     try:
-        asyncio.run(_serve(options, settings))
+        return asyncio.run(_serve(options, settings))
     except LeaseLostError as error:
         print(f"interlock: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
-async def _serve(options: WorkerOptions, settings: RuntimeSettings) -> None:
+async def _serve(options: WorkerOptions, settings: RuntimeSettings) -> int:
     configure = None if options.configure is None else load_function(options.configure)
     settings = await configured(settings, configure, options.configure or "")
     if settings.store is None:
@@ -152,12 +155,33 @@ async def _serve(options: WorkerOptions, settings: RuntimeSettings) -> None:
                     _end_at_once(worker)
             print(_figures(worker, runtime), file=sys.stderr)
             if worker.failed:
-                look = shlex.join(
-                    ["interlock", "runs", "list", "--status", "failed", "--store", Place.of(settings.store).name]
-                )
+                look = _look("failed", settings.store)
                 print(f"`{look}` names what failed, `interlock runs show` says why.", file=sys.stderr)
+            for sentence in _of_what_is_left(worker.left or Left(), settings.store):
+                print(sentence, file=sys.stderr)
     finally:
         await dispose(settings)
+    return RUNS_LEFT if worker.left is not None and worker.left.queued else 0
+
+
+def _of_what_is_left(left: Left, store: str) -> Iterator[str]:
+    if left.queued:
+        yield (
+            f"{_runs(left.queued)} left in the queue, which this worker cannot begin:"
+            f" `{_look('queued', store)}` says why."
+        )
+    if left.paused:
+        yield f"{_runs(left.paused)} paused: `interlock runs resume` goes on with one."
+    if left.under_way:
+        yield f"{_runs(left.under_way)} under way in other processes."
+
+
+def _runs(count: int) -> str:
+    return "1 run is" if count == 1 else f"{count:,} runs are"
+
+
+def _look(status: str, store: str) -> str:
+    return shlex.join(["interlock", "runs", "list", "--status", status, "--store", Place.of(store).name])
 
 
 def _end_at_once(worker: Worker) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 #: What a Postgres server is told to tell workers that runs have been put there.
 CHANNEL = "interlock_runs"
 _HEAD = tuple(item.name for item in fields(RunHead))
+#: Claimed and not ended. What a program of the user's has begun by itself is its own to go on with: nobody put it
+#: there.
+_TAKEN = and_(runs.c.status == str(RunStatus.RUNNING), runs.c.claimed_at.is_not(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,16 @@ class Lacking:
 
     target: str
     version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Runs that were put there and have not ended. `queued`: nobody has them; `paused`: nor that, and nobody may claim
+    them until they are resumed; `under_way`: some process has them."""
+
+    queued: int = 0
+    paused: int = 0
+    under_way: int = 0
 
 
 class SqlQueue:
@@ -75,6 +88,10 @@ class SqlQueue:
         """Whether there is one to claim."""
         one = _free(at, lacking).order_by(None).limit(1)
         return await self._writer.read(lambda connection: connection.execute(one).first() is not None)
+
+    async def left(self) -> Left:
+        """What has not ended, whoever has it."""
+        return await self._writer.read(_left)
 
     async def begun_as(self, head: RunHead) -> None:
         """A run of this process that nobody had begun is begun with other code than it was put there with."""
@@ -189,14 +206,29 @@ def _taken(connection: Connection, row: Any, owner: str) -> tuple[RecordedRun, i
     return replace(run, fresh=fresh), sql.next_position(connection, row.run_id)
 
 
+def _left(connection: Connection) -> Left:
+    paused = runs.c.pause_requested_at.is_not(None)
+    question = select(runs.c.status, paused, func.count()).group_by(runs.c.status, paused)
+    counted = {
+        (status, bool(held)): count
+        for status, held, count in connection.execute(
+            question.where(or_(runs.c.status == str(RunStatus.QUEUED), _TAKEN))
+        )
+    }
+    queued, running = str(RunStatus.QUEUED), str(RunStatus.RUNNING)
+    return Left(
+        queued=counted.get((queued, False), 0),
+        paused=counted.get((queued, True), 0),
+        under_way=sum(count for (status, _), count in counted.items() if status == running),
+    )
+
+
 def _rescue(connection: Connection) -> int:
-    # What a program of the user's has begun by itself is its own to go on with: nobody has put it there.
-    under_way = and_(runs.c.status == str(RunStatus.RUNNING), runs.c.claimed_at.is_not(None))
-    found = connection.execute(select(runs.c.owner).where(under_way).distinct()).scalars()
+    found = connection.execute(select(runs.c.owner).where(_TAKEN).distinct()).scalars()
     count = 0
     for owner in sorted(name for name in found if name is not None):
         if owners.give_up(connection, owner):
-            back = runs.update().where(under_way, runs.c.owner == owner)
+            back = runs.update().where(_TAKEN, runs.c.owner == owner)
             count += connection.execute(back.values(status=str(RunStatus.QUEUED))).rowcount
     return count
 

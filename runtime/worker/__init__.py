@@ -1,6 +1,7 @@
 """Workers: runs that are put into the store's queue, and processes that claim them and see them through.
 
     enqueueing  from a pipeline's call to a row of the queue
+    fitting     whether a pipeline can be called with the arguments that are put there for it
     waking      how a worker hears that there is something to claim: NOTIFY, or a look now and then
     worker      Worker: claims, runs, watches for what is asked of its runs, drains
 

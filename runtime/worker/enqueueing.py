@@ -12,6 +12,7 @@ from interlock.errors import ConfigurationError
 from ..journal.calling import head_of
 from ..journal.protocol import RunHead
 from ..pipeline_job import PipelineJob
+from .fitting import check_fits
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
@@ -61,7 +62,7 @@ def queued_head(
     workflow: str | None = None,
 ) -> RunHead:
     """Raises ConfigurationError for what no other process could call: a pipeline that is not at the top of a module,
-    arguments that are not data, an id that is no name, a cap that is no money."""
+    arguments that are not data or do not fit it, an id that is no name, a cap that is no money."""
     if not isinstance(job, PipelineJob):
         raise ConfigurationError(f"only a pipeline's call can be put into the queue, not {type(job).__name__}")
     if not run_id or not run_id.isprintable() or len(run_id) > 500:
@@ -91,4 +92,5 @@ def queued_head(
             f"the arguments of {head.pipeline} are not data: give it text, numbers, lists, dataclasses at the top of"
             " a module, or pydantic models"
         )
+    check_fits(job)
     return head

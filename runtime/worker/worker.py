@@ -26,7 +26,7 @@ from interlock.errors import ConfigurationError, InterlockError, LeaseLostError,
 
 from ..journal.calling import NotHereError, pipeline_of
 from ..journal.protocol import RecordedRun
-from ..store.queue import Lacking
+from ..store.queue import Lacking, Left
 from ..uncancelled import uncancelled
 from .waking import Waker
 
@@ -57,7 +57,7 @@ class _OtherVersionError(ConfigurationError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """`concurrency`: runs at a time. `drain_s`: what a run has to end when the worker is told to stop. `until_empty`:
-    stop when there is nothing left to do. `ended` is called with each run's id and handle."""
+    stop when there is nothing left that it could claim. `ended` is called with each run's id and handle."""
 
     concurrency: int = 500
     drain_s: float = 25.0
@@ -70,6 +70,7 @@ class Worker:
 
     `stuck`: runs that heed neither a request nor a cancellation, or whose end cannot be written because the store is
     away. They are still this process's when `serve` is over, and others have them once it has ended.
+    `left`: what it left behind, where it ended because it could claim nothing more (`until_empty`).
     """
 
     def __init__(self, runtime: Runtime, settings: WorkerSettings | None = None) -> None:
@@ -81,6 +82,7 @@ class Worker:
         self._returned: set[str] = set()
         self._lacking: dict[Lacking, float] = {}  # until when
         self.stuck: tuple[str, ...] = ()
+        self.left: Left | None = None
         self._lost: LeaseLostError | None = None
         self.claimed = self.done = self.failed = 0
 
@@ -115,31 +117,42 @@ class Worker:
         while not self._stopping.is_set():
             self._waker.woken.clear()
             room = self.settings.concurrency - len(self._running)
-            found = await self._claim(min(room, CLAIMED_AT_ONCE)) if room > 0 else 0
+            found = await self._claim(min(room, CLAIMED_AT_ONCE)) if room > 0 else None
             if found and room > found:
                 continue  # there may be more
-            if not found and not self._running and self.settings.until_empty and room > 0:
+            if found == 0 and not self._running and self.settings.until_empty and await self._is_over():
                 return
             await self._waker.wait(self._waker.every_s)
 
-    async def _claim(self, most: int) -> int:
+    async def _is_over(self) -> bool:
+        """Whether nothing comes back from the dead either. What is left then is counted."""
+        with suppress(StoreError):
+            # Woken meanwhile, by what the other loop put back or somebody put there, it looks once more.
+            if await self._unless_stopped(self._queue.rescue()) == 0 and not self._waker.woken.is_set():
+                self.left = await self._unless_stopped(self._queue.left())
+                return True
+            self._waker.woken.set()  # it is claimed at once
+        return False
+
+    async def _claim(self, most: int) -> int | None:
+        """How many were there to claim; None where the store did not say."""
         self._lost = self._lost or self._runtime._open().lost
         if self._lost is not None:
             self.stop()
-            return 0
+            return None
         now, lacking = self._runtime._now(), self._lacking_now()
         try:
-            if not await self._unless_stopped(self._queue.anything(now, lacking)):
-                return 0
+            there = await self._unless_stopped(self._queue.anything(now, lacking))
+            if not there:
+                return there if there is None else 0
             runs = await self._unless_stopped(self._queue.claim(most, now, lacking), late=self._came_late) or []
         except LeaseLostError as error:
             self._lost = error
             self.stop()
-            return 0
+            return None
         except StoreError as error:
             log.warning("nothing could be claimed: %s", error)
-            await asyncio.sleep(1.0)
-            return 0
+            return None
         for place, run in enumerate(runs):
             try:
                 if not self._lacks(run):

@@ -1,0 +1,95 @@
+"""A worker that is to empty the queue says what it leaves in it, and takes none for empty that it cannot see."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker import queued_work as work
+from worker.test_worker import ask, run_until_empty, settings, status
+
+from interlock import Runtime
+from interlock.errors import StoreError
+from interlock.runtime.store.queue import Left
+from interlock.runtime.worker import Worker, WorkerSettings
+
+
+async def test_the_command_says_what_is_left_and_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here.py").write_text(
+        "from interlock import pipeline\n\n@pipeline\nasync def go(ctx) -> None: ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import only_here  # type: ignore[import-not-found]
+
+    async with Runtime(settings(f"sqlite:///{tmp_path}/w.db")) as runtime:
+        await runtime.enqueue_all([(only_here.go(), None), (only_here.go(), None)])
+        (tmp_path / "elsewhere").mkdir()
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [Path(sys.executable).with_name("interlock"), "worker", "--until-empty", "--store", "sqlite:///../w.db"],
+            cwd=tmp_path / "elsewhere",
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 3
+        look = "`interlock runs list --status queued --store sqlite:///../w.db` says why"
+        assert re.search(f"^2 runs are left in the queue, .*{re.escape(look)}", done.stderr, re.MULTILINE)
+        assert any("only_here" in (row.error or "") for row in await runtime.runs())
+
+
+async def test_what_is_left_is_counted_by_what_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Runtime(settings(f"sqlite:///{tmp_path}/s.db")) as runtime:
+        await runtime.enqueue(work.double(1))
+        bad = await runtime.enqueue(work.notes(work.Note("Ann")))
+        await ask(runtime, await runtime.enqueue(work.double(2)), "pause_requested_at")
+        monkeypatch.delattr(work, "Note")
+        async with Runtime(settings(f"sqlite:///{tmp_path}/s.db")) as other:
+            await runtime.enqueue(work.double(3), priority=9)
+            assert len(await other._queue()[0].claim(1, other._now())) == 1
+            worker = await run_until_empty(runtime)
+            assert (worker.done, worker.left) == (1, Left(queued=1, paused=1, under_way=1))
+            assert await status(runtime, bad) == "queued"
+
+
+async def test_a_store_that_is_away_is_no_empty_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Runtime(settings(f"sqlite:///{tmp_path}/s.db")) as runtime:
+        await runtime.enqueue(work.double(1))
+        worker = Worker(runtime, WorkerSettings(until_empty=True))
+        asks = {name: getattr(worker._queue, name) for name in ("anything", "rescue", "left")}
+
+        def failing_once(name: str) -> Any:
+            async def ask_it(*given: Any) -> Any:
+                if name in asks and asks[name] is not None:
+                    asked, asks[name] = asks[name], None
+                    monkeypatch.setattr(worker._queue, name, asked)
+                    raise StoreError("the store is away")
+
+            return ask_it
+
+        for name in asks:
+            monkeypatch.setattr(worker._queue, name, failing_once(name))
+        await worker.serve()
+        assert (worker.done, worker.left) == (1, Left())
+
+
+async def test_what_a_process_had_that_has_just_died_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Runtime(settings(f"sqlite:///{tmp_path}/s.db")) as runtime:
+        run_id = await runtime.enqueue(work.double(1))
+        dying = Runtime(settings(f"sqlite:///{tmp_path}/s.db"))
+        await dying.__aenter__()
+        await dying._queue()[0].claim(1, dying._now())
+        worker = Worker(runtime, WorkerSettings(until_empty=True))
+
+        async def never() -> None: ...
+
+        monkeypatch.setattr(worker, "_look_after", never)  # as when it looks a moment too late
+        await dying.__aexit__(None, None, None)
+        await worker.serve()
+        assert (await status(runtime, run_id), worker.left) == ("succeeded", Left())
