@@ -8,15 +8,16 @@ merge: providers report it twice, or on every chunk, and never mean a sum.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.usage import Usage
 
-from .conversation import Block, Message, TextBlock, ThinkingBlock, ToolUseBlock
-from .extract import is_sound
+from .conversation import Block, Conversation, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from .extract import is_sound, strict_value
 from .response import Piece, PieceKind, StopReason
 
 #: More than one request can use. A larger count is a mistake, and as a debt it would close the pool for ever.
@@ -56,14 +57,25 @@ class Answer:
 
 
 class _Part:
-    __slots__ = ("arguments", "id", "index", "kind", "name", "redacted", "signature", "texts")
+    __slots__ = ("arguments", "half", "id", "index", "kind", "name", "redacted", "signature", "texts")
 
     def __init__(self, kind: str, index: int) -> None:
         self.kind, self.index, self.texts = kind, index, list[str]()
+        self.half = ""  # of a character, whose other half may be in the next piece
         self.id = self.name = ""
         self.arguments: Any = None
         self.signature: str | None = None
         self.redacted: str | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts) + ("\ufffd" if self.half else "")
+
+    def whole_characters(self, delta: str) -> str:
+        """What can be given out: JSON escapes can cut a character in two, and no half of one can be encoded."""
+        text = self.half + delta
+        self.half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        return _sound(text.removesuffix(self.half))
 
 
 class Draft:
@@ -108,8 +120,8 @@ class Draft:
     def tool(self, key: Hashable, *, id: Any = None, name: Any = None, arguments: Any = None) -> None:
         """A tool call begins, or is named again. `arguments` is its input where the wire gives it parsed."""
         part = self._part("tool", key)
-        part.id = part.id or (id if isinstance(id, str) else "")
-        part.name = part.name or (name if isinstance(name, str) else "")
+        part.id = part.id or (_sound(id) if isinstance(id, str) else "")
+        part.name = part.name or (_sound(name) if isinstance(name, str) else "")
         part.arguments = arguments if arguments is not None else part.arguments
 
     def tool_json(self, key: Hashable, fragment: Any) -> Piece | None:
@@ -168,19 +180,18 @@ class Draft:
     def answer(self) -> Answer:
         blocks: list[Block] = []
         bad: list[BadToolCall] = []
+        taken: set[str] = set()
         for part in self._parts.values():
             if part.kind == "text":
-                text = _sound("".join(part.texts))
-                blocks.append(TextBlock(text, signature=part.signature, signed_by=self._signer(part)))
+                blocks.append(TextBlock(part.text, signature=part.signature, signed_by=self._signer(part)))
             elif part.kind == "thinking":
                 blocks.append(
                     ThinkingBlock(
-                        text="".join(part.texts), signature=part.signature, redacted=part.redacted,
-                        signed_by=self._signer(part),
+                        text=part.text, signature=part.signature, redacted=part.redacted, signed_by=self._signer(part)
                     )
-                )  # fmt: skip
+                )
             else:
-                blocks.append(self._tool_block(part, bad))
+                blocks.append(self._tool_block(part, taken, bad))
         return Answer(
             blocks=tuple(blocks),
             stop_reason=(self.stop_reason or StopReason.END_TURN) if self.complete else None,
@@ -193,9 +204,10 @@ class Draft:
             bad_tool_calls=tuple(bad),
         )
 
-    def _tool_block(self, part: _Part, bad: list[BadToolCall]) -> ToolUseBlock:
-        tool_id = part.id or f"call_{part.index}"
-        arguments, problem = parse_arguments("".join(part.texts) if part.texts else part.arguments)
+    def _tool_block(self, part: _Part, taken: set[str], bad: list[BadToolCall]) -> ToolUseBlock:
+        tool_id = free_id(part.id or f"call_{part.index}", taken)
+        taken.add(tool_id)
+        arguments, problem = parse_arguments(part.text if part.texts else part.arguments)
         if not part.name:
             problem = "the call has no name"
         if problem:
@@ -211,6 +223,8 @@ class Draft:
         if not isinstance(delta, str):
             return None
         part = self._part(kind, key)
+        if not delta.isascii() or part.half:
+            delta = part.whole_characters(delta)
         if not delta:
             return None
         part.texts.append(delta)
@@ -228,20 +242,60 @@ class Draft:
         return part
 
 
+def free_id(wanted: str, taken: Collection[str]) -> str:
+    """A call's id, or where another call has that one, the next of ours that none has."""
+    if wanted not in taken:
+        return wanted
+    return next(made for number in count(len(taken)) if (made := f"call_{number}") not in taken)
+
+
+def with_ids_of_its_own(answer: Answer, conversation: Conversation) -> Answer:
+    """The answer with no id that a call of the conversation has: providers tell calls apart by it over the whole of it,
+    and some count anew in each turn, or give none."""
+    calls = [block.id for block in answer.blocks if isinstance(block, ToolUseBlock)]
+    if not calls:
+        return answer
+    asked = (block for message in conversation.messages for block in message.blocks)
+    before = {block.id for block in asked if isinstance(block, ToolUseBlock)}
+    if before.isdisjoint(calls):
+        return answer
+    taken, ids = before.union(calls), {call: call for call in calls}
+    for call in before.intersection(calls):
+        ids[call] = free_id(call, taken)
+        taken.add(ids[call])
+    return replace(
+        answer,
+        blocks=tuple(
+            replace(block, id=ids[block.id]) if isinstance(block, ToolUseBlock) else block for block in answer.blocks
+        ),
+        bad_tool_calls=tuple(replace(bad, id=ids[bad.id]) for bad in answer.bad_tool_calls),
+    )
+
+
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str]:
     """A tool call's arguments, and what is wrong with them ("" if nothing). Nothing at all is no arguments."""
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}, ""
-    if isinstance(raw, str):
-        try:
-            source, raw = raw, json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            return {}, f"the arguments are not JSON ({str(error)[:100]})"
-        if not is_sound(source, raw):
-            return {}, "the arguments hold half a character (a lone surrogate)"
-    if not isinstance(raw, dict):
-        return {}, f"the arguments must be a JSON object, not {type(raw).__name__}"
-    return raw, ""
+    source = raw if isinstance(raw, str) else None
+    try:
+        value = raw if source is None else strict_value(source)
+        sound = _can_be_written(value) if source is None else is_sound(source, value)
+    except (ValueError, TypeError, RecursionError) as error:
+        return {}, f"the arguments are not JSON ({str(error)[:100]})"
+    if not sound:
+        return {}, "the arguments hold half a character (a lone surrogate)"
+    if not isinstance(value, dict):
+        return {}, f"the arguments must be a JSON object, not {type(value).__name__}"
+    return value, ""
+
+
+def _can_be_written(value: Any) -> bool:
+    """Whether a parsed value can be sent back. Raises ValueError for a number that JSON has not."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_count(value: Any) -> bool:

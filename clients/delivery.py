@@ -11,7 +11,7 @@ from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
 from interlock.errors import InterlockError, UpstreamError
 
-from .answer import Answer
+from .answer import Answer, with_ids_of_its_own
 from .conversation import Message, TextBlock, ThinkingBlock, ToolUseBlock
 from .gates import Judged, judge
 from .lifecycle import CallAttempt
@@ -42,6 +42,7 @@ def start(client: AbstractLLMClient, call: Call, seat: CallSeat, *, continuation
 
 async def deliver(client: AbstractLLMClient, call: Call, attempt: CallAttempt, answer: Answer) -> LLMResponse:
     """Judge a complete answer, settle and record it, and make the response. Shared by whole and streamed answers."""
+    answer = with_ids_of_its_own(answer, call.conversation)
     usage = known_usage(answer, call)
     attempt.learn(
         usage=usage,

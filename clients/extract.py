@@ -53,6 +53,11 @@ def one_value(text: str) -> Any:
     return value
 
 
+def strict_value(text: str) -> Any:
+    """The value that `text` is, and nothing beside it. Raises ValueError."""
+    return _DECODER.decode(text)
+
+
 def is_sound(source: str, value: Any) -> bool:
     """Whether a value parsed from `source` can be written again: an escape can smuggle in half a character."""
     if "\\u" not in source and source.isascii():

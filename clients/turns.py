@@ -133,6 +133,9 @@ def _check_tools(messages: tuple[Message, ...]) -> None:
         asked = [block.id for block in message.blocks if isinstance(block, ToolUseBlock)]
         following = messages[position + 1].blocks if position + 1 < len(messages) else ()
         answered = [block.tool_use_id for block in following if isinstance(block, ToolResultBlock)]
+        twice = next((call for call in asked if asked.count(call) > 1), None)
+        if twice is not None:
+            raise refused(f"two tool calls of turn {position + 1} have the id {twice!r}: each needs one of its own")
         missing = [call for call in asked if call not in answered]
         if missing:
             raise refused(f"tool call {missing[0]!r} of turn {position + 1} has no result in the turn after it")
@@ -150,15 +153,16 @@ def _check_tools(messages: tuple[Message, ...]) -> None:
 
 
 def _texts(block: Block) -> Iterable[str]:
-    if isinstance(block, TextBlock):
+    if isinstance(block, TextBlock | ThinkingBlock):
         yield block.text
     elif isinstance(block, ToolResultBlock):
-        yield block.content
+        yield from (block.content, block.tool_use_id)
     elif isinstance(block, ImageBlock):
         yield from (block.url or "", block.media_type)
     elif isinstance(block, DocumentBlock):
         yield from (block.url or "", block.media_type, block.name)
     elif isinstance(block, ToolUseBlock):
+        yield from (block.id, block.name)
         yield repr(block.input) if not _plain(block.input) else ""
         yield from (value for value in block.input.values() if isinstance(value, str))
         yield from block.input

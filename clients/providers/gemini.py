@@ -154,19 +154,14 @@ class GeminiClient(SdkChatClient):
         return {**wire, **options, "generationConfig": {**wire["generationConfig"], **inner}}
 
     def _contents(self, conversation: Conversation) -> list[dict[str, Any]]:
-        names = {
-            block.id: block.name
-            for message in conversation.messages
-            for block in message.blocks
-            if isinstance(block, ToolUseBlock)
-        }
-        contents = []
+        contents, names = [], dict[str, str]()
         for message in conversation.messages:
             parts = self._parts(message)
             for part in parts:
                 result = part.get("functionResponse")
                 if result is not None:
                     part["functionResponse"] = {"id": result["id"], "name": names[result["id"]], **result}
+            names = {block.id: block.name for block in message.blocks if isinstance(block, ToolUseBlock)}
             if parts:
                 contents.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
         if not contents:

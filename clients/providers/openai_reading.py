@@ -86,9 +86,10 @@ def read_usage(usage: Any, draft: Draft) -> None:
 class ToolCalls:
     """Which tool call a fragment belongs to. Servers number them, name them, or neither.
 
-    An id that is known, or an index, continues a call; a new id that comes with a name, or a name where nothing else
-    tells, begins one; a fragment with neither continues the last call. One that belongs to none becomes a call without
-    a name, which is a malformed answer and no silent loss.
+    An id that is known, or an index, continues a call, unless it comes with another name, or with a name after whole
+    arguments; a new id that comes with a name, or a name where nothing else tells, begins one; a fragment with neither
+    continues the last call. One that belongs to none becomes a call without a name, which is a malformed answer and no
+    silent loss.
     """
 
     def __init__(self) -> None:
@@ -107,7 +108,7 @@ class ToolCalls:
             key = len(self._written)
             self._written[key] = ""
         if call_id is not None:
-            self._by_id.setdefault(call_id, key)
+            self._by_id[call_id] = key
         if index is not None:
             self._by_index[index] = key
         if name is not None:
@@ -119,7 +120,8 @@ class ToolCalls:
 
     def _known(self, index: int | None, call_id: str | None, name: str | None, fragment: Any) -> int | None:
         if call_id is not None and call_id in self._by_id:
-            return self._by_id[call_id]
+            known = self._by_id[call_id]
+            return None if self._begins_another(known, name, fragment) else known
         at_index = self._by_index.get(index) if index is not None else None
         if call_id is not None and name is not None:
             return None  # a new id with a name begins a call, whatever index it carries

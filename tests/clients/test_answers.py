@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interlock.catalog.usage import Usage
-from interlock.clients.answer import Answer, Draft, parse_arguments
-from interlock.clients.conversation import Conversation, TextBlock, ThinkingBlock
+from interlock.clients.answer import Answer, Draft, parse_arguments, with_ids_of_its_own
+from interlock.clients.conversation import Conversation, TextBlock, ThinkingBlock, ToolUseBlock
 from interlock.clients.gates import Judged, judge
 from interlock.clients.providers.openai_reading import ToolCalls, read_choice, read_usage
 from interlock.clients.response import StopReason
@@ -72,10 +72,12 @@ def assembled(*chunks: list[dict[str, Any]]) -> Draft:
         [[fragment(None, None, "look", A[:4])], [fragment(None, None, None, A[4:])], [fragment(None, None, "look", B)]],
         # an id that changes with every fragment and no name
         [[fragment(0, "a", "look", A[:4])], [fragment(0, "x", None, A[4:])], [fragment(1, "b", "look", B)]],
+        # one id for both
+        [[fragment(0, "a", "look", A), fragment(1, "a", "look", B)]],
         # arguments already parsed
         [[fragment(0, "a", "look", json.loads(A)), fragment(1, "b", "look", json.loads(B))]],
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_b39_tool_delta_assembly(chunks):
     answer = assembled(*chunks).answer()
@@ -159,6 +161,13 @@ def test_calls_are_told_apart_by_id():
         ("[" * 99_999, {}, True),
         ('{"a": "\\ud800"}', {}, True),
         ('{"a": "\\ud83d\\ude42"}', {"a": "🙂"}, False),
+        # What could not go back to any provider, whether it came as text or parsed.
+        ('{"a": NaN}', {}, True),
+        ('{"a": 1e999}', {}, True),
+        ('{"a": 1, "a": 2}', {}, True),
+        ({"a": [float("nan")]}, {}, True),
+        ({"a": float("-inf")}, {}, True),
+        ({"a": {"b": "\ud800"}}, {}, True),
     ],
 )
 def test_b44_arguments(raw, arguments, wrong):
@@ -220,12 +229,51 @@ def test_b10_b14_cached_and_reasoning_tokens_of_the_chat_wire(reported, usage):
     assert draft.usage == usage
 
 
-def test_half_a_character_in_an_answer_can_be_stored():
+@pytest.mark.parametrize("kind", ["text", "thinking", "tool_json"])
+def test_b28_half_a_character_is_never_given_out(kind):
     draft = Draft()
-    draft.text("t", "a\ud83d")
-    draft.text("t", "\ude42b\ud800")
+    add = getattr(draft, kind)
+    pieces = [add("t", text) for text in ("a\ud83d", "", "\ude42b", "\ud83d", "\ud83d", "\ude42", "c\udc00d\ud800")]
+    assert "".join(piece.text for piece in pieces if piece) == "a🙂b\ufffd🙂c\ufffdd"
+    assert all(piece.text.isprintable() for piece in pieces if piece)
+    assert draft.produced.encode().decode() == "a🙂b\ufffd🙂c\ufffdd"
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking"])
+def test_half_a_character_at_the_end_of_an_answer_can_be_stored(kind):
+    draft = Draft()
+    getattr(draft, kind)("t", "a\ud83d")
+    draft.tool("call", id="t\ud800", name="look\ud800", arguments={})
     draft.complete = True
-    assert draft.answer().text == "a🙂b\ufffd"
+    said, call = draft.answer().blocks
+    assert said.text == "a\ufffd"  # type: ignore[union-attr]
+    assert (call.id, call.name) == ("t\ufffd", "look\ufffd")  # type: ignore[union-attr]
+
+
+def calling(*ids: str | None) -> Answer:
+    draft = Draft()
+    for at, given_id in enumerate(ids):
+        draft.tool(at, id=given_id, name="look", arguments="{" if at else {})
+    return draft.answer()
+
+
+def test_two_calls_with_one_id_get_each_their_own():
+    answer = calling("x", "x", None, "call_2")
+    ids = [call.id for call in answer.blocks]  # type: ignore[union-attr]
+    assert ids[0] == "x"
+    assert len(set(ids)) == 4
+    assert [bad.id for bad in answer.bad_tool_calls] == ids[1:]
+
+
+def test_calls_are_told_apart_over_a_whole_conversation():
+    conversation = Conversation.of("x")
+    for _ in range(3):
+        answer = with_ids_of_its_own(calling(None, "a", "b"), conversation)
+        assert [bad.id for bad in answer.bad_tool_calls] == [call.id for call in answer.blocks[1:]]  # type: ignore[union-attr]
+        conversation = conversation.assistant(answer.blocks)
+    ids = [block.id for turn in conversation.messages for block in turn.blocks if isinstance(block, ToolUseBlock)]
+    assert ids[:3] == ["call_0", "a", "b"], "an id that nobody has stays"
+    assert len(set(ids)) == 9
 
 
 def test_an_answer_that_never_ended_has_no_stop_reason():

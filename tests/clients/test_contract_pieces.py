@@ -12,10 +12,12 @@ import pytest
 from interlock.catalog.entry import Thinking
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Depth
-from interlock.clients.conversation import TextBlock, ThinkingBlock, ToolUseBlock
+from interlock.clients.conversation import Conversation, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from interlock.clients.options import CallOptions, StreamingMode, Tool
 from interlock.clients.response import PieceKind
 from interlock.clients.simulator import Step, ToolCall
+
+from .conftest import asked
 
 #: How thinking is asked of each wire that shows it.
 THINKING = {"anthropic": "budget", "invoke": "budget", "mantle": "budget", "converse": "budget", "gemini": "budget",
@@ -63,3 +65,24 @@ async def test_the_pieces_of_each_block_make_the_block(bench, wire, mode):
     whole = (await client.single_response("Look.", options=options)).blocks
     assert [unsigned(block) for block in whole] == [unsigned(block) for block in blocks]
     seat.check_books()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_calls_of_two_turns_with_one_id_are_told_apart(bench, wire, streamed):
+    """Some servers count their calls anew in each turn, and some name none: that would be one id for two calls."""
+    client, _ = bench.client(wire)
+    options = CallOptions(tools=(Tool("look", "Look."), Tool("find", "Find.")))
+    conversation = Conversation.of("Hello.")
+    names = ("look", "find")
+    bench.script(*(Step.answer("", tool_calls=[ToolCall(name=name, input={}, id="c1")]) for name in names))
+    bench.script(Step.answer("Fine."))
+    for _ in names:
+        response = await asked(client, conversation, streamed=streamed, options=options)
+        (call,) = response.tool_calls
+        conversation = conversation.assistant(response.blocks).user(
+            [ToolResultBlock(tool_use_id=call.id, content=call.name)]
+        )
+    assert (await asked(client, conversation, streamed=streamed, options=options)).text == "Fine."
+    ids = [block.id for turn in conversation.messages for block in turn.blocks if isinstance(block, ToolUseBlock)]
+    assert len(set(ids)) == 2
+    assert all(json.dumps(bench.sent).count(f'"{one}"') == 2 for one in ids), "each call and its result, once"

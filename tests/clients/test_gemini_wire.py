@@ -404,3 +404,15 @@ async def test_the_stop_sequence_and_the_end_are_one_reason(bench, gemini):
     client, _ = bench.client(gemini)
     bench.script(Step.body(answer({"text": "Hi."}, finish="SOMETHING_NEW")))
     assert (await client.single_response("Hello.")).stop_reason is StopReason.END_TURN
+
+
+async def test_a_result_goes_back_under_the_name_of_the_call_that_it_answers(bench, gemini):
+    """Where two turns have calls with one id, as records of an earlier time may."""
+    client, _ = bench.client(gemini)
+    conversation = Conversation.of("Go.")
+    for name in ("look", "find"):
+        call = ToolUseBlock(id="call_0", name=name)
+        conversation = conversation.assistant([call]).user([ToolResultBlock(tool_use_id="call_0", content="seen")])
+    await client.single_response(conversation)
+    parts = [part for content in bench.sent["contents"] for part in content["parts"]]
+    assert [part["functionResponse"]["name"] for part in parts if "functionResponse" in part] == ["look", "find"]

@@ -52,9 +52,10 @@ def test_b24_results_stand_before_any_text():
     (Conversation.of("Go.").assistant([CALL]), "'t1' of turn 2 has no result"),
     (Conversation.of("Go.").assistant([CALL]).user("And?"), "'t1' of turn 2 has no result"),
     (Conversation.of("Go.").assistant([CALL]).user([RESULT, RESULT]), "answered twice"),
+    (Conversation.of("Go.").assistant([CALL, CALL]).user([RESULT]), "two tool calls of turn 2 have the id 't1'"),
     (Conversation.of("Go.").assistant("No.").user([RESULT]), "did not make"),
     (Conversation.of([RESULT]), "begins with a tool result"),
-], ids=range(8))  # fmt: skip
+], ids=range(9))  # fmt: skip
 def test_what_no_provider_takes_is_refused_before_sending(conversation, said):
     with pytest.raises(InvalidRequestError, match=said) as caught:
         ready_turns(conversation)
@@ -81,6 +82,10 @@ def test_half_a_character_is_found():
     assert half_character(Conversation.of("x", system="\udc00")) == "the system text, character 0"
     call = ToolUseBlock(id="t1", name="look", input={"a": "\ud800"})
     assert half_character(Conversation.of("x").assistant([call])) == "turn 2 (ToolUseBlock), character 0"
+    thought = ThinkingBlock(text="b\ud800")
+    assert half_character(Conversation.of("x").assistant([thought])) == "turn 2 (ThinkingBlock), character 1"
+    for odd in (ToolUseBlock(id="\ud800", name="look"), ToolUseBlock(id="t1", name="\ud800")):
+        assert half_character(Conversation.of("x").assistant([odd])) == "turn 2 (ToolUseBlock), character 0"
 
 
 @pytest.mark.parametrize("content", [None, 5, b"bytes", {"text": "x"}])
