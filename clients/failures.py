@@ -150,6 +150,8 @@ class Refusal:
     request_id: str | None = None
     quota_ids: tuple[str, ...] = ()
     body: Any = None
+    #: The message decides what is raised, and is not told: it repeats what it was sent.
+    echoes: bool = False
 
     @property
     def word(self) -> str | None:
@@ -194,7 +196,7 @@ def upstream_error(
 ) -> UpstreamError:
     """The typed error, with everything the wire told. Its message is not redacted yet: the template does that."""
     class_ = error_class(refusal)
-    said = refusal.message.strip()[:DETAIL_LIMIT]
+    said = "" if refusal.echoes else refusal.message.strip()[:DETAIL_LIMIT]
     status = "an error" if refusal.status is None else f"HTTP {refusal.status}"
     what = f"{provider} answered {status} for {model}" + (f": {said}" if said else "")
     known: dict[str, Any] = {

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from interlock.errors import InterlockError
 
 from .questions import Question
@@ -67,7 +69,7 @@ def requests_of(
     states: Iterable[DecisionRequest | Any], questions: Mapping[str, Question] | None
 ) -> Iterator[DecisionRequest]:
     """Requests as they are, or states with the same questions. ValueError names the place of one that is neither."""
-    if isinstance(states, (str, Mapping)):
+    if isinstance(states, (str, bytes, Mapping, BaseModel, DecisionRequest)):
         raise TypeError("decide_batch takes many states or requests; decide takes one")
     for index, state in enumerate(states):
         if isinstance(state, DecisionRequest) == (questions is not None):

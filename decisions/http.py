@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ import httpx2
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.entry import ModelEntry
 from interlock.clients.environment import ClientEnvironment
-from interlock.clients.failures import Refusal, read_refusal, upstream_error
+from interlock.clients.failures import DETAIL_LIMIT, Refusal, read_refusal, upstream_error
 from interlock.clients.first_byte import on_request
 from interlock.clients.providers.sdk import tls
 from interlock.clients.writing import checked_url
@@ -27,6 +28,7 @@ from interlock.errors import (
     ContextWindowExceededError,
     InvalidRequestError,
     MalformedResponseError,
+    ProviderRefusalError,
     TransientUpstreamError,
     UpstreamError,
 )
@@ -36,6 +38,8 @@ from .echo import repeats_state
 from .request import DecisionRequest
 
 _CONNECT_WITHIN_S = 30.0
+#: A kind of error is one word. What is more may be the input.
+_WORD = re.compile(r"[a-z0-9_.:-]{1,64}")
 
 # Raised before a byte of the request left: nothing was seen, so nothing is owed.
 _NEVER_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -87,9 +91,9 @@ class HttpDecisionClient(AbstractDecisionClient):
         response = await self._post(url, json.dumps(wire, ensure_ascii=False).encode(), headers)
         if isinstance(response, UpstreamError):
             raise response  # outside the handler, so that the transport's error does not hang on it
-        body = _json(response)
         if response.status_code != 200:
-            raise self._refused(response.status_code, body, response, request)
+            raise self._refused(response.status_code, _json(response), response, request)
+        body = _json(response, pairs=_each_once)
         if not isinstance(body, dict):
             raise self._no_object(response)
         if body.get("error"):  # an error under a 200
@@ -165,13 +169,12 @@ class HttpDecisionClient(AbstractDecisionClient):
             self.environment.credentials.refresh(self.credential_id)
         headers = {name.lower(): value for name, value in response.headers.items()}
         said = self.refusal(status, body, headers)
-        refusal = Refusal(
-            status=said.status,
-            words=said.words,
-            message="" if repeats_state(said.message, request.state) else said.message,
+        refusal = replace(
+            said,
             headers=headers,
             request_id=self._request_id(response) or said.request_id,
-            quota_ids=said.quota_ids,
+            body=None,
+            echoes=repeats_state(said.message.strip()[:DETAIL_LIMIT], request.state),
         )
         error = upstream_error(
             refusal,
@@ -180,6 +183,11 @@ class HttpDecisionClient(AbstractDecisionClient):
             credential=self.credential_id,
             now=self.environment.wall(),
         )
+        code = error.provider_code or ""
+        if not _WORD.fullmatch(code) or repeats_state(code, request.state):
+            error.provider_code = None
+            if isinstance(error, ProviderRefusalError):
+                error.category = None
         if status == 413:
             error = ContextWindowExceededError(
                 str(error), model=error.model, provider=error.provider, status=413, request_id=error.request_id,
@@ -195,8 +203,16 @@ def _lost(error: httpx2.HTTPError) -> UpstreamError:
     return TransientUpstreamError(f"the decision server {what} ({type(error).__name__})", sent=not never)
 
 
-def _json(response: httpx2.Response) -> Any:
+def _json(response: httpx2.Response, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     try:
-        return json.loads(response.content)
+        return json.loads(response.content, object_pairs_hook=pairs)
     except (ValueError, RecursionError):
         return None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two answers to one question, or two probabilities of one option, neither can be believed."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MalformedResponseError("the answer has one name twice in one object")
+    return found

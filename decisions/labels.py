@@ -19,10 +19,11 @@ from interlock.errors import MalformedResponseError
 
 #: As many labels as the alternatives that a provider lists for a token.
 MOST_LABELS = 20
-LABELS = tuple(string.ascii_uppercase[:MOST_LABELS])
+#: Without the I, with which a model begins to say that it cannot answer.
+LABELS = tuple(letter for letter in string.ascii_uppercase if letter != "I")[:MOST_LABELS]
 #: Less than this on all labels together is no answer.
 LEAST_MASS = 0.5
-#: No label has less: a bound may round to nothing.
+#: No label has less before the labels are normalised: a bound may round to nothing.
 SMALLEST = 1e-9
 #: Some servers write this for "nothing known".
 _SENTINEL = -9000.0
@@ -62,7 +63,7 @@ def label_distribution(tokens: Any, labels: Sequence[str], *, least_mass: float 
         )
     missing = frozenset(label for label, probability in found.items() if probability == 0.0)
     bound = _bound([probability for _, probability in listed])
-    filled = {label: bound if label in missing else probability for label, probability in found.items()}
+    filled = {label: bound if label in missing else max(each, SMALLEST) for label, each in found.items()}
     total = math.fsum(filled.values())
     return LabelDistribution(
         probabilities={label: each / total for label, each in filled.items()}, mass=min(mass, 1.0), bounded=missing

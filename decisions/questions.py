@@ -5,12 +5,14 @@ Malformed questions cannot be made: the constructors raise ValueError with one s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 MAX_OPTIONS = 255
 MAX_LEVELS = 10
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,10 @@ class Option:
     description: str | None = None
 
     def __post_init__(self) -> None:
-        _require_text(self.name, "an option's name")
+        object.__setattr__(self, "name", _text(self.name, "an option's name"))
         if self.description is not None:
-            _require_text(self.description, f"the description of option {self.name!r}")
+            meaning = _text(self.description, f"the description of option {self.name!r}")
+            object.__setattr__(self, "description", meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,12 @@ class Choice:
     type: Literal["choice"] = "choice"
 
     def __post_init__(self) -> None:
-        _require_text(self.question, "the question of a choice")
-        object.__setattr__(self, "options", tuple(self.options))
+        object.__setattr__(self, "question", _text(self.question, "the question of a choice"))
+        _require_type(self.type, "choice")
+        object.__setattr__(self, "options", _several(self.options, "the options of a choice"))
+        strange = next((option for option in self.options if not isinstance(option, Option)), None)
+        if strange is not None:
+            raise ValueError(f"an option of a choice is {type(strange).__name__}: make it with Option or Choice.of")
         if not 2 <= len(self.options) <= MAX_OPTIONS:
             raise ValueError(f"a choice needs 2 to {MAX_OPTIONS} options, not {len(self.options)}")
         names = [option.name for option in self.options]
@@ -77,10 +84,11 @@ class Noul:
     type: Literal["noul"] = "noul"
 
     def __post_init__(self) -> None:
-        _require_text(self.question, "the question of a noul")
+        object.__setattr__(self, "question", _text(self.question, "the question of a noul"))
+        _require_type(self.type, "noul")
         for side, meaning in (("yes", self.yes), ("no", self.no)):
             if meaning is not None:
-                _require_text(meaning, f"the meaning of {side}")
+                object.__setattr__(self, side, _text(meaning, f"the meaning of {side}"))
 
     @staticmethod
     def of(question: str, /, *, yes: str | None = None, no: str | None = None) -> Noul:
@@ -99,12 +107,13 @@ class Score:
     type: Literal["score"] = "score"
 
     def __post_init__(self) -> None:
-        _require_text(self.question, "the question of a score")
-        object.__setattr__(self, "levels", tuple(self.levels))
+        object.__setattr__(self, "question", _text(self.question, "the question of a score"))
+        _require_type(self.type, "score")
+        object.__setattr__(self, "levels", _several(self.levels, "the levels of a score"))
         if not 2 <= len(self.levels) <= MAX_LEVELS:
             raise ValueError(f"a score needs 2 to {MAX_LEVELS} levels, not {len(self.levels)}")
-        for number, level in enumerate(self.levels):
-            _require_text(level, f"level {number}")
+        levels = tuple(_text(level, f"level {number}") for number, level in enumerate(self.levels))
+        object.__setattr__(self, "levels", levels)
         twice = next((level for level in self.levels if self.levels.count(level) > 1), None)
         if twice is not None:
             raise ValueError(f"a score has the level {twice!r} twice")
@@ -117,7 +126,19 @@ class Score:
 Question: TypeAlias = Choice | Noul | Score
 
 
-def _require_text(value: object, what: str) -> None:
+def _require_type(given: object, kind: str) -> None:
+    if given != kind:
+        raise ValueError(f"the type of a {kind} is {kind!r} and nothing else")
+
+
+def _several(given: Iterable[T], what: str) -> tuple[T, ...]:
+    """A text is no list of its letters."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise ValueError(f"{what} are several, not {type(given).__name__}")
+    return tuple(given)
+
+
+def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{what} must be text, not {type(value).__name__}")
     if not value.strip():
@@ -126,3 +147,4 @@ def _require_text(value: object, what: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{what} holds a lone surrogate, which is not valid Unicode") from None
+    return str.__str__(value)  # of an enum of texts `str` gives its name

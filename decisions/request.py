@@ -78,30 +78,42 @@ def _checked(questions: Mapping[str, Question]) -> dict[str, Question]:
         raise ValueError(f"questions must be a mapping from id to question, not {type(questions).__name__}")
     if not questions:
         raise ValueError("a decision needs at least one question")
+    checked: dict[str, Question] = {}
     for name, question in questions.items():
         if not isinstance(name, str) or not name.strip():
             raise ValueError("a question's id must be text that is not empty")
-        _plain_text(name, "a question's id")
         if not isinstance(question, (Choice, Noul, Score)):
             raise ValueError(f"question {name!r} is {type(question).__name__}, not a Choice, Noul or Score")
-    return dict(questions)
+        checked[_plain_text(name, "a question's id")] = question
+    return checked
 
 
 def plain_state(state: Any) -> JsonState:
     """A copy of `state` that is text or plain JSON. ValueError where it cannot be."""
     if isinstance(state, BaseModel):
-        state = state.model_dump(mode="json")
+        state = _dumped(state, "the state")
     if not isinstance(state, (str, Mapping, list, tuple)):
         raise ValueError(f"a state is text, a JSON object or array, or a pydantic model, not {type(state).__name__}")
     plain: JsonState = _plain(state, "state", 0)
     return plain
 
 
+def _dumped(model: BaseModel, where: str) -> Any:
+    """A model as JSON values. What pydantic says of one that it cannot write quotes it, in warnings too."""
+    try:
+        return model.model_dump(mode="json", warnings=False)
+    except RecursionError:
+        why = "it contains itself, or is nested too deeply"
+    except Exception as error:
+        why = type(error).__name__
+    raise ValueError(f"{where} is a {type(model).__name__} that JSON cannot hold ({why})")
+
+
 def _plain(value: Any, where: str, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise ValueError(f"the state is nested more than {_MAX_DEPTH} deep, or contains itself")
     if isinstance(value, BaseModel):
-        value = value.model_dump(mode="json")
+        value = _dumped(value, where)
     if isinstance(value, str):
         return _plain_text(value, where)
     if value is None or isinstance(value, bool):
@@ -109,11 +121,11 @@ def _plain(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, int):
         if value.bit_length() > _MAX_BITS:
             raise ValueError(f"{where} is a number of more than {_MAX_BITS:,} bits, which nobody reads")
-        return value
+        return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{where} is not a finite number, which JSON cannot hold")
-        return value
+        return float(value)
     if isinstance(value, Mapping):
         return {
             _key(key, where): _plain(item, f"{where}, item {at}", depth + 1)
@@ -135,4 +147,4 @@ def _plain_text(value: str, where: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{where} holds a lone surrogate, which is not valid Unicode") from None
-    return str(value)
+    return str.__str__(value)  # of an enum of texts `str` gives its name

@@ -135,7 +135,7 @@ class DirectDecisions:
     ) -> DecisionBatch:
         """Requests, or states with the same questions, each a job of its own: admitted, tried again and recorded by
         itself, at most `concurrency` at a time. The outcomes are in their order; what failed is told by its index and
-        stops no other."""
+        stops no other. All are looked at first: where one is no state, nothing is sent."""
 
         async def one(request: DecisionRequest) -> DecisionResponse | Exception:
             handle = self._runtime.submit(DecisionCall(request, model=self._model))
@@ -147,7 +147,7 @@ class DirectDecisions:
             except Exception as error:
                 return error
 
-        return DecisionBatch(tuple(await gathered(requests_of(states, questions), one, limit=concurrency)))
+        return DecisionBatch(tuple(await gathered(list(requests_of(states, questions)), one, limit=concurrency)))
 
     def get_upstream_retries(self) -> int:
         return DecisionCall.upstream_retries

@@ -21,6 +21,7 @@ from interlock.clients.hints import openai_limits
 from interlock.errors import (
     ConfigurationError,
     MalformedResponseError,
+    OutputTruncatedError,
     ProviderRefusalError,
     ResponseShapeError,
 )
@@ -113,12 +114,14 @@ class LogprobsDecisionClient(HttpDecisionClient):
         (name, choice), said = next(iter(request.questions.items())), self._said(body)
         assert isinstance(choice, Choice)
         if _is_stated(self.entry, choice):
-            given = prompting.as_answered(choice, _stated(said))
+            given = prompting.as_answered(choice, self._stated(said, choice))
             answer = decode_answers({"answers": {name: given}}, request.questions)[name]
             assert isinstance(answer, ChoiceAnswer)
             return {name: prompting.answer_to(choice, answer.probabilities, "stated")}
         logprobs = said.get("logprobs")
         content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+        if not content and _is_cut(said):
+            raise self._cut_off(LABEL_TOKENS, said)
         if not content:
             raise ResponseShapeError(
                 f"{self.entry.id} answered without log-probabilities: list `logprobs` under its `unsupported` in the "
@@ -143,6 +146,32 @@ class LogprobsDecisionClient(HttpDecisionClient):
             category = "content_filter" if said.get("finish_reason") == "content_filter" else "refusal"
             raise ProviderRefusalError(f"{self.entry.id} will not answer", category=category, model=self.entry.id)
         return said
+
+    def _stated(self, said: Mapping[str, Any], choice: Choice) -> Mapping[str, Any]:
+        if _is_cut(said):  # the same again would be cut at the same place
+            raise self._cut_off(_output_tokens(choice, stated=True), said)
+        text = said["message"].get("content")
+        try:
+            value = one_value(text) if isinstance(text, str) else None
+        except NotOneValue:  # its words quote the answer, which may quote the state
+            value = None
+        given = value.get("probabilities") if isinstance(value, Mapping) else None
+        if not isinstance(given, Mapping):
+            raise MalformedResponseError("the answer is not one JSON object with `probabilities`")
+        return given
+
+    def _cut_off(self, limit: int, said: Mapping[str, Any]) -> OutputTruncatedError:
+        silent = not said["message"].get("content")
+        why = ": a model that thinks first is read as a decision model with its thinking off" if silent else ""
+        return OutputTruncatedError(
+            f"{self.entry.id} was cut off at {limit} output tokens before it had answered{why}",
+            limit=limit,
+            model=self.entry.id,
+        )
+
+
+def _is_cut(said: Mapping[str, Any]) -> bool:
+    return said.get("finish_reason") == "length"
 
 
 def _rotations(settings: ProviderSettings) -> int:
@@ -171,15 +200,3 @@ def _system(stated: bool) -> str:
 
 def _output_tokens(choice: Choice, stated: bool) -> int:
     return TOKENS_AROUND + len(choice.options) * TOKENS_AN_OPTION if stated else LABEL_TOKENS
-
-
-def _stated(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = said["message"].get("content")
-    try:
-        value = one_value(text) if isinstance(text, str) else None
-    except NotOneValue as error:
-        raise MalformedResponseError(f"the distribution that was asked for is no JSON: {error}") from None
-    given = value.get("probabilities") if isinstance(value, Mapping) else None
-    if not isinstance(given, Mapping):
-        raise MalformedResponseError("the answer has no `probabilities`")
-    return given

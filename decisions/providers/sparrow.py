@@ -58,7 +58,7 @@ class SparrowDecisionClient(AbstractDecisionClient):
                 )
 
     async def send(self, request: DecisionRequest) -> DecisionAnswer:
-        model, state = await self._loaded(), request.state_text.strip()
+        model, state = await self._loaded(), request.state_text
         asked = request.questions.values()
         # The package reads the state anew for every question.
         if len(state) * len(asked) > _CHARACTERS_INLINE or sum(map(_options, asked)) > _OPTIONS_INLINE:
@@ -77,7 +77,8 @@ def _options(question: Question) -> int:
     return len(question.levels) if isinstance(question, Score) else 2
 
 
-def _decide(model: _Model, request: DecisionRequest, state: str) -> DecisionAnswer:
+def _decide(model: _Model, request: DecisionRequest, whole: str) -> DecisionAnswer:
+    state = whole.strip()  # as the package reads it
     read, tokens = state, model.count(state)
     if tokens > model.longest:
         read, tokens = beginning(state, model.longest, model.count), model.longest
@@ -86,7 +87,7 @@ def _decide(model: _Model, request: DecisionRequest, state: str) -> DecisionAnsw
         body={"answers": model.ask(read, encode_questions(request.questions))},
         usage=Usage(input_tokens=tokens, output_tokens=0),
         served_model=model.name,
-        read_characters=len(read) if len(read) < len(state) else None,
+        read_characters=whole.index(read) + len(read) if len(read) < len(state) else None,
     )
 
 

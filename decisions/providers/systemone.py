@@ -56,6 +56,9 @@ def read_detail(body: Any) -> tuple[str | None, str]:
 
 def _complaint(item: dict[str, Any]) -> str:
     place = item.get("loc")
-    parts = [str(part) for part in place if isinstance(part, (str, int))] if isinstance(place, list) else []
+    named = [part for part in place if isinstance(part, (str, int))] if isinstance(place, list) else []
+    inside = named.index("state") + 1 if "state" in named else len(named)
+    # What stands inside the state has names of the caller's: of those only the numbers are told.
+    parts = [str(part) for at, part in enumerate(named) if at < inside or isinstance(part, int)]
     kind = item.get("type")
     return f"{'.'.join(parts) or 'somewhere'}: {kind if isinstance(kind, str) else 'invalid'}"

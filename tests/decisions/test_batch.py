@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from interlock.catalog import Catalog, Limits, ModelEntry, Prices, ProviderSettings
 from interlock.catalog.words import Kind
@@ -39,6 +40,10 @@ def settings(provider: SimulatedProvider, key: str = "systemone-decision", **fie
 async def runtime(provider: SimulatedProvider) -> AsyncIterator[Runtime]:
     async with Runtime(settings(provider)) as runtime:
         yield runtime
+
+
+class Ticket(BaseModel):
+    text: str
 
 
 async def test_many_states_one_response_each_in_their_order(runtime: Runtime, provider: SimulatedProvider) -> None:
@@ -141,12 +146,18 @@ async def test_a_batch_that_is_left_leaves_nothing_behind(runtime: Runtime, prov
         ("one state", QUESTIONS, "decide takes one"),
         ([DecisionRequest("a", QUESTIONS)], QUESTIONS, "item 0 is a DecisionRequest"),
         (["a"], None, "item 0 is str, and there are no questions"),
+        (DecisionRequest("a", QUESTIONS), None, "decide takes one"),
+        (Ticket(text="one"), QUESTIONS, "decide takes one"),
+        (b"one", QUESTIONS, "decide takes one"),
         (["a", {"x": float("nan")}], QUESTIONS, "item 1: state, item 0 is not a finite number"),
     ],
 )
-async def test_what_is_no_batch_is_said(runtime: Runtime, states: Any, questions: Any, why: str) -> None:
+async def test_what_is_no_batch_is_said_before_anything_is_sent(
+    runtime: Runtime, provider: SimulatedProvider, states: Any, questions: Any, why: str
+) -> None:
     with pytest.raises((TypeError, ValueError), match=why):
-        await runtime.decisions().decide_batch(states, questions)
+        await runtime.decisions().decide_batch(states, questions, concurrency=1)
+    assert provider.count == 0
 
 
 @dataclass(frozen=True)

@@ -120,5 +120,13 @@ def test_more_than_all_is_malformed() -> None:
         label_distribution(token(("A", -0.1), ("B", -0.1)), ("A", "B"))
 
 
-def test_there_are_as_many_labels_as_alternatives() -> None:
+def test_a_label_that_is_listed_as_all_but_impossible_is_no_less_than_one_that_is_not_listed() -> None:
+    found = label_distribution(token(("A", 0.0), ("B", -22.0)), ("A", "B", "C"))
+    assert found.bounded == {"C"}
+    assert found.probabilities["B"] >= found.probabilities["C"] >= SMALLEST / 2
+
+
+def test_there_are_as_many_labels_as_alternatives_and_none_begins_an_apology() -> None:
     assert len(LABELS) == len(set(LABELS)) == MOST_LABELS == 20
+    with pytest.raises(MalformedResponseError, match="the least that"):
+        label_distribution(token(("I", -0.01), ("A", -5.0)), LABELS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from interlock.decisions.providers.logprobs import LogprobsDecisionClient
 from interlock.errors import (
     ConfigurationError,
     MalformedResponseError,
+    OutputTruncatedError,
     ProviderRefusalError,
     ResponseShapeError,
     UpstreamError,
@@ -45,6 +47,12 @@ def completion(*top: tuple[str, float], **message: Any) -> Step:
         "finish_reason": "stop", "logprobs": {"content": content, "refusal": None} if top else None,
     }  # fmt: skip
     usage = {"prompt_tokens": 20, "completion_tokens": 1, "total_tokens": 21}
+    return Step.body({"id": "c", "model": "a-model-1", "choices": [choice], "usage": usage}, "application/json")
+
+
+def cut_off(content: str | None) -> Step:
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "length"}
+    usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
     return Step.body({"id": "c", "model": "a-model-1", "choices": [choice], "usage": usage}, "application/json")
 
 
@@ -149,6 +157,7 @@ async def test_more_options_than_alternatives_are_stated(build: Any) -> None:
         (completion(("A", 0.69)), MalformedResponseError, "above 0"),
         (completion(("\n", -0.1)), MalformedResponseError, "no token that says anything"),
         (completion(("A", -0.1), refusal="I will not."), ProviderRefusalError, "will not answer"),
+        (cut_off(None), OutputTruncatedError, "cut off at 4 .* with its thinking off"),
     ],
 )
 async def test_b67_what_is_no_answer_is_said_with_its_usage(
@@ -176,6 +185,30 @@ async def test_a_stated_distribution_is_read_strictly(build: Any, provider: Any,
     client, decisions, _ = build(unsupported={"logprobs"})
     with pytest.raises(MalformedResponseError):
         await decisions.decide(DecisionRequest("s", {"team": TEAMS}))
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "said", ['{"probabilities": {"A": 0.5, "B', '{"probabilities": {"A": 0.6, "B": 0.2, "C": 0.2}}']
+)
+async def test_b12_a_distribution_that_was_cut_off_is_that_whether_it_parses_or_not(
+    build: Any, provider: Any, said: str
+) -> None:
+    provider.script(cut_off(said))
+    client, decisions, seat = build(unsupported={"logprobs"})
+    with pytest.raises(OutputTruncatedError, match=r"cut off at 76 output tokens before it had answered$"):
+        await decisions.decide(DecisionRequest("s", {"team": TEAMS}))
+    assert seat.records[0].usage.output_tokens == 4
+    await client.aclose()
+
+
+async def test_what_a_model_wrote_instead_of_a_distribution_is_not_told(build: Any, provider: Any) -> None:
+    state = "my card " + "4" * 4
+    provider.script(Step.answer(f'{{"{state}": 1, "{state}": 2}}'))
+    client, decisions, seat = build(unsupported={"logprobs"})
+    with pytest.raises(MalformedResponseError, match="not one JSON object with `probabilities`") as caught:
+        await decisions.decide(DecisionRequest(state, {"team": TEAMS}))
+    assert "4444" not in "".join(traceback.format_exception(caught.value)) + str(seat.records[0])
     await client.aclose()
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import enum
 import json
 import pickle
+import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, strategies as st
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from interlock.decisions import Choice, DecisionRequest, Noul, Option, Question, Score
 from interlock.decisions.written import read_questions
@@ -51,6 +54,13 @@ def test_a_choice_is_given_its_options_in_any_form() -> None:
         (lambda: Score.of("q", "low", ""), "level 1 is empty"),
         (lambda: Score.of("q", "low", "low"), "level 'low' twice"),
         (lambda: Score.of("", "low", "high"), "question of a score is empty"),
+        (lambda: Choice("q", ("a", "b")), "option of a choice is str: make it with Option or Choice.of"),
+        (lambda: Choice("q", None), "options of a choice are several, not NoneType"),
+        (lambda: Choice("q", (Option("a"), Option("b")), type="noul"), "the type of a choice is 'choice'"),
+        (lambda: Noul("q", type="choice"), "the type of a noul is 'noul'"),
+        (lambda: Score("q", ("a", "b"), type="choice"), "the type of a score is 'score'"),
+        (lambda: Score("q", "abc"), "levels of a score are several, not str"),
+        (lambda: Score("q", 3), "levels of a score are several, not int"),
     ],
 )
 def test_malformed_questions_are_refused_when_made(make: Any, why: str) -> None:
@@ -92,6 +102,48 @@ def test_a_state_is_text_a_structure_or_a_model(state: Any) -> None:
 def test_a_nested_model_becomes_plain_json() -> None:
     request = DecisionRequest({"ticket": Ticket(text="t", amount=2.5)}, {"q": Noul.of("?")})
     assert request.state == {"ticket": {"text": "t", "amount": 2.5}}
+
+
+class Mood(str, enum.Enum):  # noqa: UP042 - as older code has it
+    CROSS = "cross"
+
+
+class Rank(enum.IntEnum):
+    FIRST = 1
+
+
+def test_what_is_an_enum_or_a_number_of_numpy_is_asked_as_its_value() -> None:
+    request = DecisionRequest({Mood.CROSS: [Rank.FIRST, np.float64(2.5)]}, {Mood.CROSS: Noul.of(Mood.CROSS)})
+    assert request.state == {"cross": [1, 2.5]}
+    assert {type(each) for each in request.state["cross"]} == {int, float}  # type: ignore[index]
+    assert request.text == '{\n  "cross": [\n    1,\n    2.5\n  ]\n}\ncross: noul: cross'
+    options = Choice.of(Mood.CROSS, {Mood.CROSS: Mood.CROSS, "calm": None})
+    assert [f"{option.name} {option.description}" for option in options.options] == ["cross cross", "calm None"]
+    assert f"{Score.of('q', Mood.CROSS, 'calm').levels}" == "('cross', 'calm')"
+
+
+class Holding(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    number: int = 0
+    thing: object = None
+    raw: bytes = b""
+
+
+@pytest.mark.parametrize("model", [Holding(thing=object()), Holding(raw=b"\xff4111")])
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: {"deep": [model]}])
+def test_a_model_that_json_cannot_hold_is_refused_and_nothing_of_it_is_told(model: Any, wrap: Any) -> None:
+    with pytest.raises(ValueError, match="Holding that JSON cannot hold") as caught:
+        DecisionRequest(wrap(model), {"q": Noul.of("?")})
+    assert type(caught.value) is ValueError
+    assert caught.value.__context__ is None
+    assert "4111" not in repr(caught.value)
+
+
+def test_pydantic_says_nothing_of_a_model_that_does_not_hold_what_it_declares() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # pydantic's would quote the value
+        request = DecisionRequest(Holding.model_construct(number="card 4111"), {"q": Noul.of("?")})
+    assert request.state == {"number": "card 4111", "thing": None, "raw": ""}
 
 
 def test_the_state_is_a_copy() -> None:

@@ -86,6 +86,14 @@ async def test_a_long_state_is_cut_to_what_is_read_and_the_answer_says_so(sparro
     assert seat.records[0].usage.input_tokens == seat.records[1].usage.input_tokens
 
 
+async def test_blanks_before_a_state_count_as_read(sparrow: Any) -> None:
+    client, _ = sparrow()
+    text = "\n" * 700 + "refund " * 600
+    response = await client.decide(DecisionRequest(text, {"area": AREA}))
+    assert text[: response.read_characters].split() == ["refund"] * 256  # of two tokens each
+    assert not (await client.decide(DecisionRequest("\n" * 3_000 + "refund", {"area": AREA}))).truncated
+
+
 async def test_a_structure_is_cut_too(sparrow: Any) -> None:
     client, _ = sparrow()
     response = await client.decide(DecisionRequest({"lines": ["refund the invoice"] * 900}, {"area": AREA}))

@@ -259,6 +259,9 @@ async def test_every_status_is_its_error(
         "invalid input: My card 4111 1111 1111 1111 was",
         {"error_type": "bad_state", "message": f"cannot read {json.dumps(STATE)}"},
         [{"loc": ["body", STATE["ticket"]], "msg": "bad", "type": "t"}],
+        {"error_type": STATE["ticket"], "message": "bad"},
+        {"error_type": "4111111111111111", "message": "bad"},
+        {"error_type": "bad_state", "message": "4111-1111-1111-1111 is none"},
     ],
 )
 async def test_the_state_is_never_quoted_in_an_error(server: Scripted, build: Any, detail: Any) -> None:
@@ -269,6 +272,43 @@ async def test_the_state_is_never_quoted_in_an_error(server: Scripted, build: An
     told = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)) + str(seat.records[0])
     assert "4111" not in told
     assert "HTTP 422" in str(caught.value)
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "error"),
+    [
+        (400, "the maximum context length is 5", ContextWindowExceededError),
+        (429, "You exceeded your current quota, see billing", QuotaExhaustedError),
+        (503, {"error_type": "system_overloaded", "message": "busy"}, OverloadedError),
+    ],
+)
+async def test_words_that_the_state_has_too_decide_what_an_error_is(
+    server: Scripted, build: Any, status: int, detail: Any, error: type[UpstreamError]
+) -> None:
+    server.status, server.body = status, json.dumps({"detail": detail}).encode()
+    client, decisions, _ = build(server.url)
+    state = "why does it say: the maximum context length is 5, you exceeded your current quota, system_overloaded?"
+    with pytest.raises(error) as caught:
+        await decisions.decide(DecisionRequest(state, {"q": Noul.of("Is it?")}))
+    assert type(caught.value) is error
+    assert not any(words in str(caught.value) for words in ("maximum context", "current quota"))
+    assert caught.value.provider_code is None
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        '{"q": {"type": "noul", "noul": 0.9}, "q": {"type": "noul", "noul": 0.1}}',
+        '{"q": {"type": "noul", "noul": 0.9, "noul": 0.1}}',
+    ],
+)
+async def test_two_answers_to_one_question_are_none(server: Scripted, build: Any, answers: str) -> None:
+    server.body = f'{{"answers": {answers}}}'.encode()
+    client, decisions, _ = build(server.url)
+    with pytest.raises(MalformedResponseError, match="one name twice"):
+        await decisions.decide(ASK)
     await client.aclose()
 
 
