@@ -28,10 +28,17 @@ def check_places(read: Mapping[str, Path | None], written: Mapping[str, Path | N
 
 
 def check_drawing(*, plot: Path | None, html: Path | None) -> None:
-    """ConfigurationError where what draws is not installed: said before the work and not after it."""
+    """ConfigurationError where what draws is not installed, or draws no such file: said before the work and not after
+    it."""
     for option, path, library in (("--plot", plot, "matplotlib"), ("--html", html, "plotly")):
         if path is not None and find_spec(library) is None:
             raise ConfigurationError(f"{option} needs {library}: pip install 'interlock[plot]'")
+    if plot is not None and plot.suffix:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        known = FigureCanvasBase.get_supported_filetypes()
+        if plot.suffix[1:].lower() not in known:
+            raise ConfigurationError(f"--plot {plot}: no picture is of that kind; there are {', '.join(sorted(known))}")
 
 
 def _same(one: Path, other: Path) -> bool:

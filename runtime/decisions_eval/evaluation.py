@@ -14,13 +14,13 @@ from interlock.decisions import Calibration, Choice, Noul, Question
 from interlock.decisions.calibration import FittedTemperature, fingerprint
 from interlock.errors import ConfigurationError
 
-from .fitting import FEWEST, at_temperature, cross_fitted, fit_temperature
+from .fitting import FEWEST, at_its_end, at_temperature, cross_fitted, fit_temperature
 from .metrics import (
     Bin,
     Floats,
-    Ints,
     Kind,
     Threshold,
+    Truths,
     accuracy,
     calibration_error,
     log_loss,
@@ -29,6 +29,12 @@ from .metrics import (
     sureness,
     threshold,
 )
+
+#: Why there is no temperature, by whether the colder were always the better.
+_ENDLESS = {
+    True: "all is right however sure it is, so examples that are wrong are what is lacking",
+    False: "it is right no more often than by chance, which no temperature mends",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +80,16 @@ class Answers:
     question: Question
     wire_model_id: str
     rows: list[Sequence[float]] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
     truths: list[int] = field(default_factory=list)
     temperatures: set[float | None] = field(default_factory=set)
     methods: set[str] = field(default_factory=set)
 
     def add(self, answer: Mapping[str, Any], truth: int) -> None:
         """One answer as `decisions.recorded.plain` writes it."""
-        self.rows.append(raw_probabilities(self.question, answer))
+        row = raw_probabilities(self.question, answer)
+        self.rows.append(row)
+        self.chosen.append(chosen(self.question, answer, row))
         self.truths.append(truth)
         self.temperatures.add(answer.get("temperature"))
         self.methods.add(answer.get("method", "reported"))
@@ -92,6 +101,13 @@ def raw_probabilities(question: Question, answer: Mapping[str, Any]) -> Sequence
     if isinstance(question, Noul):
         return given, 1.0 - given
     return [given[name] for name in question.names] if isinstance(question, Choice) else given
+
+
+def chosen(question: Question, answer: Mapping[str, Any], row: Sequence[float]) -> int:
+    """The place of what was answered. Of options that are as probable, within rounding, the model says which."""
+    if isinstance(question, Choice):
+        return question.names.index(answer["choice"])
+    return max(range(len(row)), key=lambda place: row[place])
 
 
 def evaluate(
@@ -106,21 +122,34 @@ def evaluate(
 
 
 def _report(name: str, model: str, answers: Answers, *, precision: float, fit: bool) -> QuestionReport:
-    kind = answers.question.type
-    rows, truths = np.asarray(answers.rows, dtype=np.float64), np.asarray(answers.truths, dtype=np.int64)
-    rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-12)  # hosted values are rounded
+    kind, truths = answers.question.type, np.asarray(answers.truths, dtype=np.int64)
+    said, best = np.asarray(answers.rows, dtype=np.float64), np.asarray(answers.chosen, dtype=np.int64)
+    rows = said / np.maximum(said.sum(axis=1, keepdims=True), 1e-12)  # hosted values are rounded
+
+    def figures(sure: Floats, losing: Floats) -> Figures:
+        return _figures(*sureness(kind, sure, truths, best), log_loss(losing, truths), precision)
+
     notes = [f"{len(truths)} examples are few: every figure is rough"] if len(truths) < FEWEST else []
     if answers.methods - {"reported", "logprobs"}:
         notes.append("its probabilities are stated by a chat model, not measured")
     applied = next(iter(answers.temperatures)) if len(answers.temperatures) == 1 else None
     if len(answers.temperatures) > 1:
         notes.append("answers were given at several temperatures: the figures are of what the model said")
+    raw = figures(said, rows)  # what is compared with a threshold is what was said, not what it adds up to
     temperature, fitted = None, None
-    if fit and len(truths) >= FEWEST:
-        temperature = fit_temperature(rows, truths)
-        fitted = _figures(kind, cross_fitted(rows, truths), truths, precision)
-    elif fit:
+    if fit and len(truths) < FEWEST:
         notes.append(f"no temperature was fitted: that takes {FEWEST} examples")
+    elif fit:
+        temperature = fit_temperature(rows, truths)
+        if at_its_end(temperature):
+            notes.append(f"no temperature was fitted: {_ENDLESS[temperature < 1]}")
+            temperature = None
+        else:
+            judged = cross_fitted(rows, truths)
+            fitted = figures(judged, judged)
+            if fitted.log_loss > raw.log_loss:
+                notes.append("its temperature makes the log-loss worse on examples that it was not fitted on")
+    applied_rows = None if applied is None else at_temperature(rows, applied)
     return QuestionReport(
         name=name,
         kind=kind,
@@ -128,22 +157,21 @@ def _report(name: str, model: str, answers: Answers, *, precision: float, fit: b
         model=model,
         wire_model_id=answers.wire_model_id,
         examples=len(truths),
-        accuracy=accuracy(rows, truths),
+        accuracy=accuracy(best, truths),
         majority=majority(truths),
-        raw=_figures(kind, rows, truths, precision),
+        raw=raw,
         applied_temperature=applied,
-        applied=None if applied is None else _figures(kind, at_temperature(rows, applied), truths, precision),
+        applied=None if applied_rows is None else figures(applied_rows, applied_rows),
         temperature=temperature,
         fitted=fitted,
         notes=tuple(notes),
     )
 
 
-def _figures(kind: Kind, rows: Floats, truths: Ints, precision: float) -> Figures:
-    sure, right = sureness(kind, rows, truths)
+def _figures(sure: Floats, right: Truths, loss: float, precision: float) -> Figures:
     bins = reliability(sure, right)
     return Figures(
-        log_loss=log_loss(rows, truths),
+        log_loss=loss,
         calibration_error=calibration_error(bins),
         bins=bins,
         threshold=threshold(sure, right, precision),
@@ -169,6 +197,6 @@ def calibration_of(reports: Sequence[QuestionReport], known: Calibration, today:
     ]
     if not fitted:
         raise ConfigurationError(
-            f"nothing was fitted: a question needs {FEWEST} examples with an answer, and none has as many"
+            f"nothing was fitted: a question needs {FEWEST} examples with an answer, some of them right and some wrong"
         )
     return known.plus(fitted)

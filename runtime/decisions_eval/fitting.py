@@ -20,6 +20,8 @@ FEWEST = 20
 FOLDS = 5
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _STEPS = 40
+#: A gain in log-loss that is none.
+_NOTHING = 1e-9
 
 
 def at_temperature(probabilities: Floats, temperature: float) -> Floats:
@@ -33,7 +35,7 @@ def at_temperature(probabilities: Floats, temperature: float) -> Floats:
 
 
 def fit_temperature(probabilities: Floats, truths: Ints) -> float:
-    """Within 0.1 and 10: beyond that the examples are too few, or all right."""
+    """Within 0.1 and 10: beyond that the examples are too few, or all right (`at_its_end`)."""
     logs = np.log(np.maximum(probabilities, SMALLEST))
     rows = np.arange(len(truths))
 
@@ -55,7 +57,14 @@ def fit_temperature(probabilities: Floats, truths: Ints) -> float:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)
             at_right = loss(right)
-    return round(math.exp((low + high) / 2), 4)
+    best = (low + high) / 2
+    # Where every temperature is as good (all options as probable), or none better than none, it stays as it is.
+    return round(math.exp(best), 4) if loss(best) < loss(0.0) - _NOTHING else 1.0
+
+
+def at_its_end(temperature: float) -> bool:
+    """Whether it ran as far as it goes: there is no least log-loss, and so no temperature to apply."""
+    return not COLDEST * 1.001 < temperature < HOTTEST / 1.001
 
 
 def cross_fitted(probabilities: Floats, truths: Ints, folds: int = FOLDS) -> Floats:

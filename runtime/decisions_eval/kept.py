@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.decisions import Choice, Noul, Question
 
-from .evaluation import raw_probabilities
+from .evaluation import chosen, raw_probabilities
 from .labelled import Example
 
 
@@ -45,7 +45,8 @@ def _fits(question: Question, answer: Any) -> bool:
         row = list(raw_probabilities(question, answer))
         temperature = answer.get("temperature", 1.0)
         sound = all(0 <= each <= 1 for each in row) and 0 < temperature < math.inf
-    except (AttributeError, KeyError, TypeError):
+        chosen(question, answer, row)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return False
     return sound and len(row) == _count(question)
 

@@ -19,6 +19,7 @@ from interlock.decisions.temperature import SMALLEST
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Truths = NDArray[np.bool_]
 Kind = Literal["choice", "noul", "score"]
 
 #: Bins of equal width that a reliability diagram has.
@@ -49,18 +50,17 @@ class Threshold:
     covered: float
 
 
-def sureness(kind: Kind, probabilities: Floats, truths: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+def sureness(kind: Kind, probabilities: Floats, truths: Ints, chosen: Ints) -> tuple[Floats, Truths]:
     """How sure each answer is, and whether it is right: of a noul the probability of yes, and whether it was yes; of
-    the others the probability of the most probable, and whether that was right."""
+    the others the probability of what was chosen, and whether that was right."""
     if kind == "noul":
         return probabilities[:, 0], truths == 0
-    best = probabilities.argmax(axis=1)
-    return probabilities[np.arange(len(best)), best], best == truths
+    return probabilities[np.arange(len(chosen)), chosen], chosen == truths
 
 
-def accuracy(probabilities: Floats, truths: Ints) -> float:
-    """The share of answers whose most probable option was right."""
-    return float((probabilities.argmax(axis=1) == truths).mean())
+def accuracy(chosen: Ints, truths: Ints) -> float:
+    """The share of answers that were right."""
+    return float((chosen == truths).mean())
 
 
 def majority(truths: Ints) -> float:
@@ -69,14 +69,15 @@ def majority(truths: Ints) -> float:
 
 
 def log_loss(probabilities: Floats, truths: Ints) -> float:
-    """The mean of -log(probability of what was right); a probability of 0 counts as 0.0001."""
+    """The mean of -log(probability of what was right), each row adding up to 1; a probability of 0 counts as 0.0001."""
     right = probabilities[np.arange(len(truths)), truths]
     return float(-np.log(np.maximum(right, SMALLEST)).mean())
 
 
-def reliability(sure: Floats, right: NDArray[np.bool_], bins: int = BINS) -> tuple[Bin, ...]:
+def reliability(sure: Floats, right: Truths, bins: int = BINS) -> tuple[Bin, ...]:
     """The bins that hold any answer."""
-    places = np.minimum((sure * bins).astype(np.int64), bins - 1)
+    # Rounded first: 0.3 belongs to the bin that begins there, whatever it was computed from.
+    places = np.minimum(np.round(sure * bins, 9).astype(np.int64), bins - 1)
     found = []
     for place in range(bins):
         inside = places == place
@@ -93,7 +94,7 @@ def calibration_error(bins: Sequence[Bin]) -> float:
     return sum(each.count * abs(each.said - each.was) for each in bins) / total if total else 0.0
 
 
-def threshold(sure: Floats, right: NDArray[np.bool_], precision: float) -> Threshold | None:
+def threshold(sure: Floats, right: Truths, precision: float) -> Threshold | None:
     """The lowest value at which the answers at least as sure are right that often; None where there is none."""
     order = np.argsort(-sure, kind="stable")
     ranked, hits = sure[order], right[order].cumsum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -62,7 +63,7 @@ def _summary(reports: Sequence[QuestionReport], precision: float) -> Table:
     table.add_column("probabilities")
     for name in ("examples", "accuracy", "always the same", "log-loss", "calibration error"):
         table.add_column(name, justify="right")
-    table.add_column(f"right {precision:.0%} of the time", justify="right")
+    table.add_column(f"right {precision * 100:g}% of the time", justify="right")
     table.add_column("of the answers", justify="right")
     for report in reports:
         for place, (name, figures) in enumerate(sides(report)):
@@ -75,7 +76,13 @@ def _summary(reports: Sequence[QuestionReport], precision: float) -> Table:
 
 def _threshold(figures: Figures) -> tuple[str, str]:
     found = figures.threshold
-    return ("never", "") if found is None else (f"from {found.value:.2f}", f"{found.covered:.0%}")
+    return ("never", "") if found is None else (f"from {_from(found.value)}", f"{found.covered:.0%}")
+
+
+def _from(value: float) -> str:
+    """Never more than the value itself, or the answers that are just as sure would be left out; and hardly less."""
+    digits = f"{math.floor(value * 10_000 + 1e-6) / 10_000:.4f}".rstrip("0")
+    return digits.ljust(4, "0")
 
 
 def _bins(report: QuestionReport) -> Table:

@@ -135,7 +135,11 @@ def test_a_temperature_is_fitted_kept_applied_and_the_raw_probability_stays(desk
     assert team["fitted"]["calibration_error"] < 0.1 < team["raw"]["calibration_error"]
     assert team["fitted"]["log_loss"] < team["raw"]["log_loss"]
     calibration = Calibration.load("fitted.json")
-    assert [each.question for each in calibration.fitted] == ["team", "urgent", "anger"]
+    assert [each.question for each in calibration.fitted] == ["team", "urgent"]
+    assert "fitted" not in figures["anger"]
+    assert figures["anger"]["notes"] == [
+        "no temperature was fitted: all is right however sure it is, so examples that are wrong are what is lacking"
+    ]
     assert {each.examples for each in calibration.fitted} == {40}
     temperature = calibration.fitted[0].temperature
     assert temperature == pytest.approx(team["fitted"]["temperature"])
@@ -151,7 +155,7 @@ def test_a_temperature_is_fitted_kept_applied_and_the_raw_probability_stays(desk
     assert answer["temperature"] == temperature
     assert answer["raw"] == {"billing": 0.95, "sales": 0.05}
     assert max(answer["probabilities"].values()) == pytest.approx(0.75, abs=0.03)
-    assert len(Calibration.load("fitted.json").fitted) == 3
+    assert len(Calibration.load("fitted.json").fitted) == 2
 
 
 def test_diagrams_are_drawn(desk: Desk) -> None:
@@ -244,6 +248,7 @@ def test_what_is_wrong_names_the_file_and_the_line_and_sends_nothing(desk: Desk)
         (("--questions", "catalog.yaml"), "catalog.yaml: question 'providers': "),
         (("--model", "nothing"), "no model 'nothing'|nothing"),
         (("--max-cost", "0"), "--max-cost 0"),
+        (("--plot", "out.txt"), "--plot out.txt: no picture is of that kind; there are"),
     ],
 )
 def test_a_wrong_set_up_is_one_sentence_and_sends_nothing(desk: Desk, words: tuple[str, ...], why: str) -> None:
@@ -306,6 +311,13 @@ def test_a_label_may_be_corrected_and_another_model_is_not_shown_these_figures(d
         {"model": ["decider"]},
         {"answers": []},
         {"answers": {"team": {}}},
+        {
+            "answers": {
+                "team": {"probabilities": {"billing": 0.5, "sales": 0.5}, "choice": "legal"},
+                "urgent": {"noul": 0.5},
+                "anger": {"probabilities": [0.2, 0.6, 0.2]},
+            }
+        },
         {"answers": {"team": {"probabilities": [1]}, "urgent": {"noul": 2}, "anger": {"probabilities": "x"}}},
     ],
 )
