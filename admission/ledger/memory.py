@@ -89,7 +89,7 @@ class MemoryLedger(BaseLedger):
         for book in self.hub.books.values():
             total = book.totals.pop(owner.fence, None)
             if total is not None:
-                rules.given_up(book.pool, total, now)
+                rules.given_up(book.pool, total.unsent, now)
         del self.hub.owners[owner.owner]
 
     async def _leave(self) -> None:

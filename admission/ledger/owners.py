@@ -30,6 +30,8 @@ log = logging.getLogger("interlock.admission.ledger")
 
 #: Of the TTL: how long a lease lasts, and how often it is renewed.
 LEASE_PART, BEAT_PART = 0.75, 0.25
+#: Seconds that an end waits for a heartbeat under way, for its last words, and for the files to be closed.
+LAST_WORDS_S = 2.0
 
 
 class LapsedError(InterlockError):
@@ -122,11 +124,11 @@ class Heart:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended; may be called again."""
+        """Returns when the thread has ended, or in `LAST_WORDS_S`: then it ends with its beat. May be called again."""
         self._ending.set()
         self._pulse.stop()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(LAST_WORDS_S)
 
     @property
     def awake(self) -> bool:
@@ -145,15 +147,20 @@ class Heart:
         self._pulse.forget()
 
     def _run(self) -> None:
+        away = False
         try:
             while not self._ending.wait(self._every_s):
                 try:
                     self._once()
+                    away = False
                 except LeaseLostError as error:
-                    self._on_lost(error)
+                    if not self._ending.is_set():  # what it has left, it cannot lose
+                        self._on_lost(error)
                     return
                 except LedgerUnavailableError as error:
-                    log.debug("ledger: %s was not heard: %s", self._owner, error)
+                    level = logging.DEBUG if away else logging.WARNING
+                    log.log(level, "a heartbeat of %s was not heard, and it is tried again: %s", self._owner, error)
+                    away = True
                 except Exception:
                     log.exception("ledger: a heartbeat of %s failed", self._owner)
         finally:

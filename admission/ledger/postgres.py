@@ -36,7 +36,7 @@ from .postgres_rows import (
 )
 from .postgres_rules import ALL_GRANTED, IRREGULAR, LAPSED, LOST, NAME, STALE, UNKNOWN
 from .postgres_schema import STATEMENTS
-from .rows import PoolBook
+from .rows import PoolBook, PoolRow
 from .wire import pool_states, reply
 
 try:
@@ -51,10 +51,15 @@ BEAT = """
 update ledger_owners w
 set since = case when w.alive_until < n.now_ then n.now_ else w.since end, alive_until = n.now_ + $2
 from (select interlock_ledger_now() as now_) n
-where w.fence = $1 and (w.alive_until >= n.now_ or $3)
+where w.fence = $1 and w.owner = $4 and (w.alive_until >= n.now_ or $3)
 returning w.since, n.now_
 """
-SILENT_S = "select interlock_ledger_now() - alive_until from ledger_owners where fence = $1"
+SILENT_S = "select interlock_ledger_now() - alive_until from ledger_owners where fence = $1 and owner = $2"
+#: What an owner has out, with the pools, which are locked in the order of their names.
+HELD = """
+select p.*, t.unsent as held_unsent from ledger_pools p join ledger_totals t on t.pool = p.name
+where t.fence = $1 order by p.name for no key update of p
+"""
 #: Making the tables is one process's at a time.
 MAKING = "select pg_advisory_xact_lock(7264510931)"
 
@@ -65,8 +70,9 @@ MUTE_S = 2.0
 MUTE = "select set_config('idle_in_transaction_session_timeout', $1, true)"
 #: Messages that old are on the server's disk (three times its `wal_writer_delay` of 0.2 s, and more).
 ON_DISK_S = 1.5
-#: Again at once: another took a lock that this one wanted, or the server says to try again.
-AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+#: Again at once: another took a lock that this one wanted (for longer than a `lock_timeout` allows), or the server says
+#: to try again.
+AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 GONE = (
     OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError, asyncpg.CannotConnectNowError,
@@ -99,6 +105,13 @@ class Link:
             except GONE as error:
                 self._drop()
                 raise LedgerUnavailableError(f"the ledger's database cannot be reached: {_words(error)}") from error
+            except AGAIN as error:
+                raise LedgerUnavailableError(f"the ledger's database has too many at once: {_words(error)}") from error
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise ConfigurationError(
+                    f"the ledger's database does not let this role use its tables: {_words(error)}. Grant the role "
+                    "`create` on the schema, or let its owner open the ledger once and grant the role its tables"
+                ) from error
             except asyncio.CancelledError:
                 self._drop()  # whatever it was doing
                 raise
@@ -187,17 +200,22 @@ class PostgresLedger(BaseLedger):
 
     async def _register(self, terms: Sequence[PoolTerms]) -> Sequence[PoolState]:
         states: list[float] = []
+        names = [one.name for one in terms]
         async with self._link.connection() as connection, transaction(connection):
+            now = await connection.fetchval(NOW)
+            await connection.executemany(MAKE_POOL, [pool_values(cold.created(one, now)) for one in terms])
+            books = await self._books(connection, names)
+            now = await connection.fetchval(NOW)
+            edited: list[PoolRow] = []
             for one in terms:
-                now = await connection.fetchval(NOW)
-                await connection.execute(MAKE_POOL, *pool_values(cold.created(one, now)))
-                book = (await self._books(connection, [one.name]))[one.name]
-                now = max(await connection.fetchval(NOW), book.pool.clock)
-                if cold.updated(book.pool, one, now):
-                    await connection.execute(SAVE_POOL, *pool_values(book.pool))
+                book = books[one.name]
+                at = max(now, book.pool.clock)
+                if cold.updated(book.pool, one, at):
+                    edited.append(book.pool)
                 out = sum(total.slots for total in book.totals.values())
-                states += rules.state(book.pool, now, out, -1.0, 0)
-        return pool_states([one.name for one in terms], states)
+                states += rules.state(book.pool, at, out, -1.0, 0)
+            await connection.executemany(SAVE_POOL, [pool_values(row) for row in edited])
+        return pool_states(names, states)
 
     @staticmethod
     async def _books(connection: Any, names: Sequence[str]) -> dict[str, PoolBook]:
@@ -220,9 +238,9 @@ class PostgresLedger(BaseLedger):
                     answer = await self._said(connection, message, names)
                     break
                 except AGAIN:
+                    if attempt == 4:
+                        raise
                     await asyncio.sleep(random.random() * 0.01 * 2**attempt)
-            else:
-                raise LedgerUnavailableError("the ledger's database has too many at once on these pools: ask again")
         now = monotonic()
         self._recent.append((now, message, answer.granted))
         while self._recent[0][0] < now - ON_DISK_S:
@@ -278,7 +296,9 @@ class PostgresLedger(BaseLedger):
 
     async def _remind(self, connection: Any) -> None:
         """A new connection, perhaps of a server that crashed: say again what it has forgotten of this owner."""
-        seq = await connection.fetchval("select seq from ledger_owners where fence = $1", self.fence)
+        # By its name too: a database that was made anew counts its fences from 1 again.
+        mine = "select seq from ledger_owners where fence = $1 and owner = $2"
+        seq = await connection.fetchval(mine, self.fence, self.owner)
         if seq is None:
             raise lost(self.owner)
         for _, message, granted in list(self._recent):
@@ -290,9 +310,9 @@ class PostgresLedger(BaseLedger):
 
     async def _beat_on(self, link: Link, revive: bool) -> None:
         async with link.connection() as connection:
-            found = await connection.fetchrow(BEAT, self.fence, LEASE_PART * self.ttl_s, revive)
+            found = await connection.fetchrow(BEAT, self.fence, LEASE_PART * self.ttl_s, revive, self.owner)
             if found is None:
-                silent_s = await connection.fetchval(SILENT_S, self.fence)
+                silent_s = await connection.fetchval(SILENT_S, self.fence, self.owner)
                 raise lost(self.owner) if silent_s is None else lapsed(self.owner, silent_s)
             now = found["now_"]
             if may_judge(OwnerRow(self.owner, self.fence, found["since"], now), now, self.ttl_s):
@@ -309,12 +329,10 @@ class PostgresLedger(BaseLedger):
             )
             if alive_until is None or (silent_since is not None and alive_until >= silent_since):
                 return
-            found = await connection.fetch("select pool from ledger_totals where fence = $1", fence)
-            books = await self._books(connection, [row["pool"] for row in found])
+            held = [(pool_row(found), found["held_unsent"]) for found in await connection.fetch(HELD, fence)]
             now = await connection.fetchval(NOW)
-            for book in books.values():
-                rules.given_up(book.pool, book.totals[fence], now)
-                await connection.execute(SAVE_POOL, *pool_values(book.pool))
+            changed = [row for row, unsent in held if rules.given_up(row, unsent, now)]
+            await connection.executemany(SAVE_POOL, [pool_values(row) for row in changed])
             await connection.execute("delete from ledger_totals where fence = $1", fence)
             await connection.execute("delete from ledger_owners where fence = $1", fence)
 

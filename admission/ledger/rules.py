@@ -157,13 +157,18 @@ def _ease(level: LevelRow, eased: float, now: float) -> None:
         _give(level, min(eased, max(-level.free(now), 0.0)), now)
 
 
-def given_up(pool: PoolRow, total: TotalRow, now: float) -> None:
-    """An owner has died: what it had granted and not sent counts as spent, and refills. Its row goes with its slots."""
-    now = max(now, pool.clock)
+def given_up(pool: PoolRow, unsent: Sequence[float], now: float) -> bool:
+    """An owner has died: what it was granted and had not sent counts as spent, and refills. Its slots go with its row.
+
+    Returns whether the pool has changed.
+    """
+    now, changed = max(now, pool.clock), False
     for level in pool.levels:
-        amount = total.unsent[level.part]
+        amount = unsent[level.part]
         if amount > 0 and level.kind != OPEN:
             _left(level, now, amount)
+            changed = True
+    return changed
 
 
 # What is asked.

@@ -7,34 +7,40 @@ Commits survive whatever happens to a process; after a loss of power the last mo
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import json
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-from interlock.errors import LedgerUnavailableError
+from interlock.errors import ConfigurationError, InterlockError, LedgerUnavailableError
 
 from . import cold, rules
 from .base import BaseLedger, kept, reply_of
+from .holder import holder
 from .hostclock import boot_id, since_boot
 from .message import Message, PoolState, PoolTerms, Reply
-from .owners import LEASE_PART, OwnerRow, beaten, check, may_judge
+from .owners import LAST_WORDS_S, LEASE_PART, OwnerRow, beaten, check, lost, may_judge
 from .rows import EPOCH, Claim, LevelRow, PoolBook, PoolRow, TotalRow
-from .sqlite_schema import STATEMENTS
+from .sqlite_schema import FORM, STATEMENTS
 from .wire import pool_states, reply
+from .worker import Worker
 
 T = TypeVar("T")
 
-#: How long to wait for somebody else who writes to the file, in seconds.
-BUSY_S = 30.0
+#: How long to wait for somebody else who writes to the file past the lock; for the lock and an answer. In seconds.
+BUSY_S, ANSWER_S = 30.0, 10.0
+
+
+class ReplacedError(InterlockError):
+    """The file has been deleted, or another stands in its place."""
+
+    code = "ledger_replaced"
 
 
 class Tables:
@@ -42,7 +48,7 @@ class Tables:
 
     def __init__(self, path: Path, clock: Callable[[], float] | None) -> None:
         self.path = path
-        self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(lock_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         except sqlite3.Error:
@@ -52,7 +58,8 @@ class Tables:
         try:
             self.execute("pragma journal_mode = wal")
             self.execute("pragma synchronous = normal")
-        except sqlite3.Error:
+            self._file = self._which()
+        except (sqlite3.Error, ReplacedError):
             self.close()
             raise
         self._offset_s = 0.0
@@ -61,6 +68,13 @@ class Tables:
     def make(self) -> None:
         """Make what is missing, and set the clock."""
         with self.transaction():
+            (form,) = self.execute("pragma user_version").fetchone()
+            if form not in (0, FORM):
+                raise ConfigurationError(
+                    f"the ledger in {self.path} was made by another release of Interlock (its form is {form}, this one "
+                    f"knows {FORM}): run one release, or end all of its processes and delete the file"
+                )
+            self.execute(f"pragma user_version = {FORM}")
             for statement in STATEMENTS:
                 self.execute(statement)
             found = self.execute("select boot, offset_s, latest from ledger_clock").fetchone()
@@ -79,6 +93,8 @@ class Tables:
     def transaction(self) -> Iterator[None]:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
+            if self._which() != self._file:
+                raise ReplacedError
             self.execute("begin immediate")
             try:
                 yield
@@ -89,6 +105,14 @@ class Tables:
                 raise
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _which(self) -> tuple[int, int]:
+        """What file stands there now. Whoever goes on with one that was deleted shares it with nobody."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            raise ReplacedError from None
+        return found.st_dev, found.st_ino
 
     def close(self) -> None:
         self._connection.close()
@@ -121,10 +145,11 @@ class Tables:
 
     def remove(self, fence: int, now: float) -> None:
         """Give back what this owner held."""
-        for (name,) in self.execute("select pool from ledger_totals where fence = ?", (fence,)).fetchall():
-            book = self.books([name])[name]
-            rules.given_up(book.pool, book.totals[fence], now)
-            self.save_pool(book.pool)
+        held = "select row, unsent from ledger_totals join ledger_pools on name = pool where fence = ?"
+        for row, unsent in self.execute(held, (fence,)).fetchall():
+            pool = _pool(row)
+            if rules.given_up(pool, json.loads(unsent), now):
+                self.save_pool(pool)
         self.execute("delete from ledger_totals where fence = ?", (fence,))
         self.execute("delete from ledger_owners where fence = ?", (fence,))
 
@@ -154,6 +179,11 @@ class Tables:
             "insert or replace into ledger_totals values (?, ?, ?, ?, ?, ?)",
             (pool, fence, total.slots, json.dumps(total.unsent), total.granted, text),
         )
+
+
+def lock_of(path: Path) -> str:
+    """The file whose lock the processes queue for."""
+    return f"{path}-lock"
 
 
 def _pool(text: str) -> PoolRow:
@@ -197,17 +227,27 @@ class SQLiteLedger(BaseLedger):
     def __init__(self, path: str | Path, *, clock: Callable[[], float] | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.path, self._clock = Path(path), clock
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-ledger")
+        self._worker = Worker(f"interlock-ledger-file-{self.owner}")
         self._tables: Tables | None = None
         self._heart_tables: Tables | None = None
 
-    async def _run(self, work: Callable[..., T], *args: Any) -> T:
-        """On the thread; what the file refuses is a LedgerUnavailableError."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._spoken, work, *args)
+    async def _run(self, work: Callable[..., T], *args: Any, wait_s: float | None = None) -> T:
+        """On the thread; what the file refuses, or who keeps it locked for too long, is a LedgerUnavailableError."""
+        wait_s = ANSWER_S if wait_s is None else wait_s
+        try:
+            return await self._worker.do(self._spoken, work, *args, wait_s=wait_s)
+        except TimeoutError:
+            raise LedgerUnavailableError(
+                f"the ledger in {self.path} has not answered for {wait_s:g} s: {holder(lock_of(self.path))}"
+            ) from None
 
     def _spoken(self, work: Callable[..., T], *args: Any) -> T:
         try:
             return work(*args)
+        except ReplacedError:
+            raise lost(
+                self.owner, f"the ledger's file {self.path} was deleted or replaced while it was in use"
+            ) from None
         except sqlite3.Error as error:
             raise LedgerUnavailableError(f"the ledger in {self.path} cannot be used: {error}") from error
         except OSError as error:
@@ -275,7 +315,7 @@ class SQLiteLedger(BaseLedger):
     def _beat_here(self, revive: bool) -> None:
         def beat() -> None:
             self._heart_tables = self._heart_tables or Tables(self.path, self._clock)
-            self._heart_tables._offset_s = self._there._offset_s
+            self._heart_tables._offset_s, self._heart_tables._file = self._there._offset_s, self._there._file
             self._beat_with(self._heart_tables, revive)
 
         self._spoken(beat)
@@ -296,7 +336,7 @@ class SQLiteLedger(BaseLedger):
                     tables.remove(fence, now)
 
     async def _leave(self) -> None:
-        await self._run(self._leave_here)
+        await self._run(self._leave_here, wait_s=LAST_WORDS_S)
 
     def _leave_here(self) -> None:
         tables = self._there
@@ -304,7 +344,9 @@ class SQLiteLedger(BaseLedger):
             tables.remove(self.fence, tables.now())
 
     async def _close(self) -> None:
+        await self._worker.end(self._close_here, wait_s=LAST_WORDS_S)
+
+    def _close_here(self) -> None:
         if self._tables is not None:
-            await self._run(self._tables.close)
+            self._tables.close()
             self._tables = None
-        self._thread.shutdown(wait=False)

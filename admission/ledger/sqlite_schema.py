@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: What the file says its form is (`user_version`): it changes with the tables or the rows.
+FORM = 1
+
 STATEMENTS = (
     """
     create table if not exists ledger_pools (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from interlock.admission.ledger import PoolTerms, Reply
 from interlock.admission.ledger.postgres import PostgresLedger, transaction
 from interlock.admission.ledger.sqlite import SQLiteLedger
 from interlock.catalog.entry import Limits
-from interlock.errors import ConfigurationError, LedgerUnavailableError
+from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError
 
 
 async def test_a_file_that_cannot_be_opened_is_said_by_name(tmp_path: Path) -> None:
@@ -173,4 +174,64 @@ async def test_one_that_is_stopped_while_it_has_a_pool_locked_is_cut_off(
         await stop_with_the_pool_locked()
     assert (await until_answered(stopped, ask(part(10)))).granted == (0,)
     for one in (stopped, other):
+        await one.ledger.close()
+
+
+async def test_a_database_that_allows_no_long_wait_for_a_lock_is_asked_again(postgres: Any) -> None:
+    url = postgres.fresh()
+    first = await opened(url, tpm=600)
+    blocker = await asyncpg.connect(url.replace("+asyncpg", ""))
+    await blocker.execute(
+        "do $$begin execute format('alter database %I set lock_timeout = 5', current_database()); end$$"
+    )
+    owner = await opened(url, tpm=600)
+    async with blocker.transaction():
+        await blocker.execute("select * from ledger_pools for update")
+        with pytest.raises(LedgerUnavailableError, match="lock timeout"):
+            await owner.say(ask(part(10)))
+        with pytest.raises(LedgerUnavailableError, match="lock timeout"):
+            await owner.ledger.register([PoolTerms(name="p", limits=Limits(tpm=700))])
+    assert (await until_answered(owner)).seq == 2
+    assert (await owner.say(ask(part(10)))).granted == (0,)
+    await blocker.close()
+    for one in (first, owner):
+        await one.ledger.close()
+
+
+async def test_a_role_that_may_not_make_the_tables_is_told_what_to_grant(postgres: Any) -> None:
+    url = postgres.fresh()
+    owner = await asyncpg.connect(url.replace("+asyncpg", ""))
+    await owner.execute("drop role if exists interlock_poor")
+    await owner.execute("create role interlock_poor login")
+    ledger = PostgresLedger(url.replace("postgres@", "interlock_poor@"), beats=False)
+    with pytest.raises(ConfigurationError, match="Grant the role"):
+        await ledger.open()
+    await ledger.close()
+    await owner.execute("drop role interlock_poor")
+    await owner.close()
+
+
+async def test_a_database_made_anew_knows_nobody_of_the_old_one_though_fences_begin_again(postgres: Any) -> None:
+    url = postgres.fresh()
+    old = [await opened(url, max_concurrent=1) for _ in range(2)]
+    admin = await asyncpg.connect(postgres.dsn())
+    name = url.split("/")[3].partition("?")[0]
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.execute(f"create database {name}")
+    await admin.close()
+    new = [await opened(url, max_concurrent=1) for _ in range(2)]
+    assert [owner.ledger.fence for owner in new] == [owner.ledger.fence for owner in old]
+    with pytest.raises(LeaseLostError):
+        await until_answered(old[0], ask(part(1)))
+
+    async def beats() -> None:
+        while True:
+            with suppress(LedgerUnavailableError):
+                await old[1].ledger.heartbeat()
+                return
+
+    with pytest.raises(LeaseLostError):
+        await beats()
+    assert (await new[0].say(ask(part(1)))).granted == (0,)
+    for one in (*old, *new):
         await one.ledger.close()
