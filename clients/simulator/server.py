@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+from interlock.errors import ConfigurationError
+
 from .connection import TRANSPORT
 from .joining import JoiningTransport
 
@@ -34,8 +36,13 @@ class LoopbackServer:
         self.port: int | None = None
 
     async def start(self) -> None:
-        from uvicorn.config import Config
-        from uvicorn.server import ServerState
+        """Raises ConfigurationError where the extra is not installed."""
+        try:
+            from uvicorn.config import Config
+            from uvicorn.server import ServerState
+        except ModuleNotFoundError:
+            needed = "the simulated provider needs uvicorn: pip install 'interlock[simulator]'"
+            raise ConfigurationError(needed) from None
 
         http = "httptools" if importlib.util.find_spec("httptools") else "h11"
         config = Config(

@@ -1,7 +1,7 @@
 """The command line, `interlock`: a thin layer over the runtime. Nothing imports it but the console script.
 
     app         the commands, their options and their help; runs_app, queue_app: those of the store;
-                options: those that several have
+                plan_app: that of `interlock plan`; options: those that several have
     failing     how an error is told: one sentence, exit code 2
     target      `pipelines.py:triage` to the pipeline it names, and what that takes
     lines       the input: one JSON object a line, checked before anything is sent

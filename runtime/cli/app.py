@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import queue_app
+from . import plan_app, queue_app
 from .failing import OneSentence, plain_errors
 from .options import STORE, Catalog, Configure, MaxCost, Pipeline, Records, Verbose
 from .runs_app import runs, stores
@@ -116,82 +116,7 @@ def run(
     raise typer.Exit(code)
 
 
-@app.command()
-def plan(
-    pipeline: Annotated[
-        str | None, typer.Argument(metavar="[MODULE:PIPELINE]", help="pipelines.py:triage or package.module:triage")
-    ] = None,
-    input: Annotated[Path | None, typer.Option("--input", help="One JSON value a line; each line is one run.")] = None,
-    table: Annotated[
-        Path | None,
-        typer.Option("--calls", help="Instead of a pipeline: a .csv or .jsonl table of calls (docs/plan.md)."),
-    ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad input lines out.")] = False,
-    max_cost: Annotated[
-        str | None, typer.Option("--max-cost", help='What the run may spend: "5" (USD) or "5 EUR".')
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Plan at most this many lines.")] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", min=1, help="Lines under way at a time. Default: 64; of a table: all."),
-    ] = None,
-    catalog: Catalog = None,
-    store: Annotated[str, typer.Option("--store", help="Where calls have been recorded.")] = STORE,
-    history: Annotated[
-        str | None,
-        typer.Option("--history", help="Another store to take sizes and times from; none: only the assumptions."),
-    ] = None,
-    configure: Configure = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Read at most this many lines, evenly apart.")] = 2_000,
-    runs: Annotated[int, typer.Option("--runs", min=1, max=1_000, help="Simulated runs the ranges come from.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same forecast.")] = 0,
-    serves: Annotated[float, typer.Option("--serves", help="Share of the published rates that is really served.")] = 1,
-    run_steps: Annotated[bool, typer.Option("--run-steps", help="Run the functions given to ctx.step.")] = False,
-    output_share: Annotated[
-        float, typer.Option("--output-share", help="Where nothing is recorded: share of its limit an answer uses.")
-    ] = 0.25,
-    latency_s: Annotated[
-        float, typer.Option("--latency-s", help="Where nothing is recorded: seconds to the first token.")
-    ] = 1.0,
-    tokens_per_s: Annotated[
-        float, typer.Option("--tokens-per-s", help="Where nothing is recorded: tokens a second after that.")
-    ] = 80.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the forecast as JSON and nothing else.")] = False,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the levels over time into this PNG.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write them as an HTML page of its own.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is skipped and chosen.")] = False,
-) -> None:
-    """Forecast hours, money and the bottleneck before anything is sent."""
-    with plain_errors():
-        from .plan import PlanOptions, show_plan
-
-        options = PlanOptions(
-            pipeline=pipeline,
-            input=input,
-            calls=table,
-            skip_bad=skip_bad,
-            max_cost=max_cost,
-            limit=limit,
-            concurrency=concurrency,
-            catalog=catalog,
-            store=store,
-            history=history,
-            configure=configure,
-            sample=sample,
-            runs=runs,
-            seed=seed,
-            serves=serves,
-            run_steps=run_steps,
-            output_share=output_share,
-            latency_s=latency_s,
-            tokens_per_s=tokens_per_s,
-            as_json=as_json,
-            plot=plot,
-            html=html,
-            verbose=verbose,
-        )
-        code = show_plan(options)
-    raise typer.Exit(code)
+app.command()(plan_app.plan)
 
 
 @app.command()

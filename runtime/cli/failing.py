@@ -56,7 +56,7 @@ class OneSentence(TyperGroup):
 
 
 def _in_words(error: Exception, text: str) -> str:
-    text = " ".join(text.split()).rstrip(".")
+    text = " ".join(text.split()).rstrip(".").replace(": Value error, ", ": ")  # pydantic's own frame
     command = getattr(getattr(error, "ctx", None), "command_path", "interlock")
     return f"{text[:1].lower()}{text[1:]}; see `{command} --help`"
 

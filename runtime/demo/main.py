@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 import time
 from collections import Counter
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ..statistics import RuntimeStatistics
 
 CONNECTIONS = 4
+#: What `interlock[demo]` brings, by the modules that are imported.
+NEEDED = ("anthropic", "uvicorn", "wordllama", "sparrow_decider")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,9 @@ async def run_demo(options: DemoOptions, console: Console) -> DemoReport:
     """All of it. Raises the first failure where no entry at all could be done."""
     if options.baseline and not options.simulated:
         raise ConfigurationError("the usual way is measured on the simulated provider only: leave --baseline out")
+    missing = [module for module in NEEDED if importlib.util.find_spec(module) is None]
+    if options.simulated and missing:
+        raise ConfigurationError(f"the demo needs {', '.join(missing)}: pip install 'interlock[demo]'")
     catalog = None if options.catalog is None else Catalog.load(options.catalog)  # before anything is said
     corpus = read_corpus(options.entries)
     with _folder(options.keep) as folder:

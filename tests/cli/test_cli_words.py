@@ -1,5 +1,6 @@
 """Words of the command line that are wrong: one sentence, exit code 2, like any other bad input."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ RUN = ("run", "x.py:y", "--input", "a", "--output", "b")
         (("dance",), "no such command 'dance'"),
         (("catalog", "dance"), "no such command 'dance'"),
         (("demo", "--entries", "0"), "'--entries'"),
+        (("runs", "list", "--status", "odd"), "'--status': 'odd' is not one of 'queued'"),
     ],
 )
 def test_one_sentence(folder: Any, words: tuple[str, ...], part: str) -> None:
@@ -41,3 +43,13 @@ def test_the_version(folder: Any) -> None:
 def test_no_words_show_the_help(folder: Any, words: tuple[str, ...]) -> None:
     done = folder.call(*words)
     assert "Usage: " in done.output
+
+
+def test_a_missing_extra_is_named_once_and_nothing_is_written(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("uvicorn", "uvicorn.config", "uvicorn.server"):
+        monkeypatch.setitem(sys.modules, module, None)
+    folder.lines({"text": "one"}, {"text": "two"})
+    done = folder.run("triage")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "interlock: the simulated provider needs uvicorn: pip install 'interlock[simulator]'\n"
+    assert "out.jsonl" not in folder.names()

@@ -3,6 +3,7 @@
 import io
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,12 @@ async def test_the_usual_way_is_not_measured_on_a_real_provider(tmp_path: Path) 
     options = DemoOptions(catalog=tmp_path / "catalog.yaml", baseline=True)
     with pytest.raises(ConfigurationError, match="on the simulated provider only"):
         await run_demo(options, Console(file=io.StringIO()))
+
+
+async def test_the_demo_says_what_it_needs_before_it_says_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wordllama", None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(ConfigurationError, match=r"needs uvicorn, wordllama: pip install 'interlock\[demo\]'"):
+        await run_small(tmp_path)
