@@ -17,8 +17,9 @@ async def open_collection(url: str, name: str = DOCUMENTS, *, create: bool = Tru
     """Open a collection: `async with await open_collection("sqlite:///docs.db") as documents`.
 
     `url`: `sqlite:///docs.db`, or `postgresql://user@host/database` (extra `postgres`, with pgvector on the server).
-    One store holds many collections by `name`. Without `create` a store that is not there is StoreError. `hold_mb`: an
-    SQLite store keeps up to that many MB of vectors in memory once it is searched; 0 reads the file at each search.
+    One store holds many collections by `name`. Without `create` a store that is not there is StoreError, and a file
+    that may not be written is read as it is, provided that nobody else writes it meanwhile. `hold_mb`: an SQLite store
+    keeps up to that many MB of vectors in memory once it is searched; 0 reads the file at each search.
     Raises ConfigurationError or StoreError, without a password in its words.
     """
     _check_name(name)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from interlock.errors import StoreError
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 #: For so long a server may be away, seconds; a restart takes less.
 PATIENCE_S = 30.0
@@ -36,11 +35,11 @@ def is_lost(error: Exception) -> bool:
     return isinstance(error, gone) or (isinstance(error, asyncpg.InterfaceError) and "connection" in str(error))
 
 
-def until_it_is_back(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def until_it_is_back(method: Method) -> Method:
     """The method, again where the connection was lost. LostConnectionError where the server stays away."""
 
     @wraps(method)
-    async def patiently(*given: P.args, **named: P.kwargs) -> T:
+    async def patiently(*given: Any, **named: Any) -> Any:
         now = asyncio.get_running_loop().time
         first, until = True, now() + PATIENCE_S
         while True:
@@ -52,4 +51,4 @@ def until_it_is_back(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P,
             await asyncio.sleep(0 if first else AGAIN_S)
             first = False
 
-    return patiently
+    return cast("Method", patiently)

@@ -158,15 +158,20 @@ class SqliteCollection(Collection):
 
     def _connect(self, path: str) -> sqlite3.Connection:
         try:
-            connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-            try:
-                tables.prepare(connection, busy_s=BUSY_S)
-            except BaseException:
-                connection.close()
-                raise
+            only_read = not self._create and not _may_be_written(path)
+            connection = tables.read_only(path) if only_read else self._writable(path)
         except sqlite3.Error as error:
             raise StoreError(f"the store {self.place} cannot be opened: {error}. {_advice(path)}") from None
         self.has_extension = tables.load_extension(connection)
+        return connection
+
+    def _writable(self, path: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        try:
+            tables.prepare(connection, busy_s=BUSY_S)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _connected(self, *, writing: bool) -> sqlite3.Connection:
@@ -317,8 +322,19 @@ class SqliteCollection(Collection):
             return tables.switch(connection, *pair)
 
 
+def _may_be_written(path: str) -> bool:
+    """The file, and its log beside it; what is not there yet is made."""
+    if path == ":memory:" or not Path(path).exists():
+        return True
+    return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
+
+
 def _advice(path: str) -> str:
     folder = Path(path or ".").parent
+    if not _may_be_written(path) and tables.has_log(path):
+        return (
+            f"Its log {path}-wal can only be read where the folder may be written: search it there once, or copy both."
+        )
     if path and not folder.is_dir():
         return f"The folder {folder} does not exist: make it, or name another file."
     return "Check that the file may be written and is an SQLite database, or name another one."

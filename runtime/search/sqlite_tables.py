@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .documents import VectorModel
@@ -72,6 +73,30 @@ def prepare(connection: sqlite3.Connection, *, busy_s: float) -> None:
     _write_ahead(connection, time.monotonic() + busy_s)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(_REGISTRY)
+
+
+def read_only(path: str) -> sqlite3.Connection:
+    """A connection to a file that cannot be written. sqlite3.Error where it cannot be read either."""
+    address = Path(path).absolute().as_uri()
+    # To read a file that has a log SQLite writes beside it, unless told that nobody else writes either. What is in the
+    # log alone would be missing then; it is empty, and gone, once the last writer has closed the file.
+    ways = ("?mode=ro", "?immutable=1") if not has_log(path) else ("?mode=ro",)
+    for way in ways:
+        connection = sqlite3.connect(address + way, uri=True, isolation_level=None)
+        try:
+            connection.execute("SELECT 1 FROM interlock_collections LIMIT 1").fetchone()
+            return connection
+        except sqlite3.Error:
+            connection.close()
+            if way == ways[-1]:
+                raise
+    raise AssertionError("there was a way")
+
+
+def has_log(path: str) -> bool:
+    """Whether something is stored that is not in the file itself yet."""
+    log = Path(f"{path}-wal")
+    return log.is_file() and log.stat().st_size > 0
 
 
 def _write_ahead(connection: sqlite3.Connection, until: float) -> None:

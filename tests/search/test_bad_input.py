@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from interlock import ConfigurationError, Runtime, StoreError
 from interlock.runtime.cli.app import app
 from interlock.runtime.cli.embed import EmbedOptions
-from interlock.runtime.search import Document, embed_documents, open_collection
+from interlock.runtime.search import Document, embed_documents, open_collection, sqlite as sqlite_store
 
 
 async def test_fields_that_are_no_json_are_refused_before_the_vector_is_paid_for(
@@ -105,3 +105,22 @@ async def test_a_damaged_store_is_an_error_of_the_store(tmp_path: Path, damage: 
     async with await open_collection(f"sqlite:///{tmp_path}/docs.db", hold_mb=hold_mb) as collection:
         with pytest.raises(StoreError):
             await collection.search(vectors[0])
+
+
+async def test_a_file_that_may_not_be_written_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write everything, so what a read-only disk answers is brought about: nothing can be made beside it."""
+    file = tmp_path / "docs.db"
+    documents, vectors = some(5)
+    async with await open_collection(f"sqlite:///{file}") as collection:
+        await collection.add(documents, vectors, model="m")
+    monkeypatch.setattr(sqlite_store, "_may_be_written", lambda path: False)
+    (tmp_path / "docs.db-wal").mkdir()
+    async with await open_collection(f"sqlite:///{file}", create=False) as collection:
+        assert (await collection.search(vectors[3], k=1))[0].id == "d3"
+        with pytest.raises(StoreError, match="readonly"):
+            await collection.add(documents, vectors, model="m")
+    (tmp_path / "docs.db-wal").rmdir()
+    (tmp_path / "docs.db-wal").write_bytes(b"what has not been brought into the file")
+    file.write_bytes(b"and so it cannot be read")
+    with pytest.raises(StoreError, match=r"Its log .*docs\.db-wal can only be read where"):
+        await open_collection(f"sqlite:///{file}", create=False)
