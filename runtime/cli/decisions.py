@@ -145,13 +145,33 @@ def load_questions(path: Path) -> dict[str, Question]:
     """Questions in the form of the System One wire, as JSON or YAML. Raises ConfigurationError naming the file."""
     try:
         text = path.read_text(encoding="utf-8")
-        return read_questions(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text))
+        if path.suffix == ".json":
+            return read_questions(json.loads(text, object_pairs_hook=_each_once))
+        for node in _mappings(yaml.compose(text, yaml.SafeLoader)):
+            _each_once([(str(key.value), None) for key, _ in node.value])
+        return read_questions(yaml.safe_load(text))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two questions, or options, of one name one would be lost unseen."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} stands twice in one object")
+    return dict(pairs)
+
+
+def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value)
 
 
 def asking(model: str | None) -> Pipeline[Any, dict[str, Any]]:

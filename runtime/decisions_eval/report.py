@@ -76,7 +76,9 @@ def _summary(reports: Sequence[QuestionReport], precision: float) -> Table:
 
 def _threshold(figures: Figures) -> tuple[str, str]:
     found = figures.threshold
-    return ("never", "") if found is None else (f"from {_from(found.value)}", f"{found.covered:.0%}")
+    if found is None:
+        return "never", ""
+    return f"from {_from(found.value)}", f"{found.covered:.0%}" if found.covered >= 0.01 else "under 1%"
 
 
 def _from(value: float) -> str:

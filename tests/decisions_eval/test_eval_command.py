@@ -276,6 +276,22 @@ def test_questions_may_stand_in_a_file(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("questions.json", '{"team": {"type": "choice", "instructions": "?", "criteria": {"a": null, "a": "x"}}}'),
+        ("questions.yaml", "team: {type: choice, instructions: '?', criteria: {a: null, b: null, a: x}}"),
+        ("questions.yaml", "a: {type: noul, instructions: '?'}\na: {type: noul, instructions: '!'}"),
+    ],
+)
+def test_of_two_questions_or_options_of_one_name_none_is_lost_unseen(desk: Desk, name: str, text: str) -> None:
+    desk.labelled(1)
+    (desk.path / name).write_text(text)
+    result = desk.call("--questions", name)
+    assert (result.exit_code, desk.provider.count) == (2, 0)
+    assert f"{name}: 'a' stands twice in one object" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"questions": {**QUESTIONS, "team": {**QUESTIONS["team"], "instructions": "Which floor?"}}}, "has changed"),

@@ -191,7 +191,7 @@ def test_what_speaks_against_a_temperature_is_said(answers: list[tuple[float, in
 )  # fmt: skip
 def test_a_threshold_is_shown_so_that_it_can_be_used(value: float, shown: str) -> None:
     """As it was, a rounding upwards left out the very answers it was found by."""
-    threshold = Threshold(value=value, precision=1.0, at_least=0.9, covered=0.5)
+    threshold = Threshold(value=value, precision=1.0, at_least=0.9, covered=value / 100)
     report = replace(report_of(answers_of(Noul.of("?"), ({"noul": 0.9}, 0))), fitted=None)
     raw = replace(report.raw, threshold=threshold)
     console = Console(width=200, file=io.StringIO(), color_system=None)
@@ -199,6 +199,7 @@ def test_a_threshold_is_shown_so_that_it_can_be_used(value: float, shown: str) -
     told = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"from {shown} " in told
     assert "right 99.5% of the time" in told
+    assert ("under 1%" in told) == (value < 1)
 
 
 def test_the_plain_figures() -> None:
