@@ -112,6 +112,11 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
         return self.entry.base_url or self.environment.settings.base_url
 
     @property
+    def ambient(self) -> bool:
+        """Without a credential LiteLLM looks for its own variables."""
+        return self.credential_id is None
+
+    @property
     def where(self) -> str:
         return f"{self.entry.provider} at {self.host}" if self.base_url else self.entry.provider
 

@@ -47,6 +47,9 @@ SHOWN = 200
 #: Where a request carries the `Made` it was sent by.
 _MADE = "interlock_made"
 
+#: Headers that carry a secret as it is.
+_SECRET_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token")
+
 #: No request left this machine, and another try may work.
 _NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 #: No request left this machine, and none ever will: what was given is wrong.
@@ -57,6 +60,13 @@ _CANNOT_LEAVE = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.I
 def tls() -> ssl.SSLContext:
     """Loading the certificates takes tens of milliseconds: once a process."""
     return httpx2.create_ssl_context()
+
+
+def _secrets_in(headers: Mapping[str, str]) -> list[str]:
+    """What a request proves with who sends it."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    found = [headers.get(name, "") for name in _SECRET_HEADERS]
+    return [*found, token] if kind.lower() == "bearer" else found
 
 
 def _digest(key: str | None) -> bytes:
@@ -251,6 +261,9 @@ class SdkChatClient(AbstractLLMClient):
     async def _note_made(self, request: httpx2.Request) -> None:
         """By the time it is answered another key may be in use."""
         request.extensions = {**request.extensions, _MADE: self._made}
+        if self.ambient:  # no store gave it, so nobody has told the redactor; a provider may echo it
+            for secret in _secrets_in(request.headers):
+                self.environment.redactor.add(secret)
 
     def _sent_by(self, response: httpx2.Response | None) -> Made | None:
         request = getattr(response, "_request", None)

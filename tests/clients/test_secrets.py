@@ -13,7 +13,7 @@ import pytest
 from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.errors import CredentialError, TransientUpstreamError, UpstreamError
 
-from .conftest import SECRET, WIRES, asked
+from .conftest import SECRET, WIRES, GoogleToken, asked
 
 
 def everything_in(error: BaseException) -> str:
@@ -53,6 +53,35 @@ async def test_b30_a_key_that_a_provider_echoes_is_redacted(bench, wire, step, s
     assert error.__context__ is None
     assert SECRET not in repr(seat.last)
     assert bench.provider.count == 1, "and no redirect was followed with it"
+
+
+#: Where each library looks by itself, and what it sends that is a secret.
+FOUND = "a-session-token-of-nobody-elses-0123456789"
+AMBIENT = {
+    "anthropic-bedrock": "AWS_SESSION_TOKEN", "anthropic-bedrock-mantle": "AWS_SESSION_TOKEN",
+    "bedrock-converse": "AWS_SESSION_TOKEN", "litellm-anthropic": "ANTHROPIC_API_KEY",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("id", [*AMBIENT, "vertex"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_b30_a_secret_that_a_library_found_is_redacted_too(bench, wires, monkeypatch, id, streamed):
+    wire = wires[id]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIANOBODYSKEY00000X")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "found-secret")
+    monkeypatch.setattr(GoogleToken, "token", FOUND)
+    if id in AMBIENT:
+        monkeypatch.setenv(AMBIENT[id], FOUND)
+    bench.environ.clear()
+    client, seat = bench.client(wire, settings={"credential": wire.settings.get("credential")})
+    client._client.forget_ambient()
+    wire.authorize(client._client)
+    bench.script(Step.status(400, {"error": {"type": "invalid_request_error", "message": f"canonical: {FOUND}"}}))
+    with pytest.raises(UpstreamError, match="canonical") as caught:
+        await asked(client, "Hello.", streamed=streamed)
+    assert FOUND not in everything_in(caught.value)
+    assert FOUND not in repr(seat.last)
+    client._client.forget_ambient()
 
 
 async def test_b30_a_base_url_with_a_password_is_not_shown(bench, wire):
