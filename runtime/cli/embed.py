@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 RECORDS = "sqlite:///interlock.db"
 #: Refused documents named at the end.
 MOST_TOLD = 20
+#: Of fewer documents the rate would tell how long the model takes to begin.
+RATED = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +205,7 @@ class EmbedRun:
 
     def _words(self) -> list[str]:
         options, totals = self._options, self.totals
-        rate = f", {totals.stored / self._took_s:,.0f} a second" if self._took_s and totals.stored else ""
+        rate = f", {totals.stored / self._took_s:,.0f} a second" if self._took_s and totals.stored >= RATED else ""
         parts = [f"{totals.stored:,} of {self.total:,} documents embedded{rate}"]
         parts += [f"{totals.unchanged:,} were stored before"] if totals.unchanged else []
         parts += [f"{len(self._checked.repeated):,} lines say the same again"] if self._checked.repeated else []

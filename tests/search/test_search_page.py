@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from interlock.runtime import search
 from interlock.runtime.cli.app import app
@@ -20,6 +23,16 @@ def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
     shown = re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == shown
+
+
+def test_the_commands_print_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, language in (("docs.jsonl", "json"), ("two.yaml", "yaml")):
+        (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+        (tmp_path / name).write_text(found, encoding="utf-8")
+    blocks = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), re.MULTILINE):
+        assert CliRunner().invoke(app, shlex.split(command)[1:]).output == shown
 
 
 def test_every_option_of_the_command_is_on_the_page() -> None:
