@@ -173,7 +173,6 @@ class HttpDecisionClient(AbstractDecisionClient):
             said,
             headers=headers,
             request_id=self._request_id(response) or said.request_id,
-            body=None,
             echoes=repeats_state(said.message.strip()[:DETAIL_LIMIT], request.state),
         )
         error = upstream_error(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
+from interlock.catalog.entry import ProviderSettings
+from interlock.clients.registry import provider_class
 from interlock.decisions import Choice, DecisionRequest, Noul
 from interlock.decisions.splitting import PlannedCalls, split
 
@@ -44,3 +47,21 @@ def test_a_part_has_the_state_that_was_checked() -> None:
     part: Any = request.only(["y"])
     assert part.state is request.state
     assert part == DecisionRequest({"a": [1]}, {"y": Choice.of("?", "one", "two")})
+
+
+@pytest.mark.parametrize(
+    ("key", "most", "sizes"),
+    [
+        ("openai-decision", None, [400, 1]),
+        ("openai-decision", 150, [150, 150, 101]),
+        ("systemone-decision", None, [401]),
+        ("openrouter-decision", 400, [400, 1]),
+        ("sparrow", None, [401]),
+    ],
+)
+def test_a_request_has_as_many_questions_as_its_provider_or_its_entry_says(
+    key: str, most: int | None, sizes: list[int], make_entry: Any
+) -> None:
+    entry = make_entry(key, max_batch_items=most)
+    parts = provider_class(key).plan(entry, ProviderSettings(), asked([1] * 401), len)
+    assert [len(part.request.questions) for part in parts] == sizes
