@@ -31,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,7 +60,14 @@ from .response import Piece
 from .schema import Dialect
 from .shapes import check_conversation
 from .structured import Shape
-from .turns import check_inputs, half_character, ready_turns, refused, without_foreign_signatures
+from .turns import (
+    check_inputs,
+    half_character,
+    ready_turns,
+    refused,
+    with_fitting_ids,
+    without_foreign_signatures,
+)
 from .watch import AttemptTimeout
 from .writing import plain
 
@@ -122,6 +130,8 @@ class AbstractLLMClient(ABC):
     dialect: ClassVar[Dialect | None] = None
     #: Whose signatures its answers carry, where they carry any. Providers that take each other's share a name.
     signs_as: ClassVar[str | None] = None
+    #: Which ids of tool calls it takes; None: any. Another provider's that does not fit is written as one that does.
+    call_ids: ClassVar[re.Pattern[str] | None] = None
     #: Whether its transport tells when the first byte leaves (see `first_byte`). Otherwise a call counts as sent when
     #: `send` or `open` is called.
     tells_first_byte: ClassVar[bool] = False
@@ -211,7 +221,7 @@ class AbstractLLMClient(ABC):
         entry = self.entry
         asked = Conversation.of(conversation)
         check_conversation(asked, model=entry.id)
-        turns = ready_turns(without_foreign_signatures(asked, self.signs_as))
+        turns = with_fitting_ids(ready_turns(without_foreign_signatures(asked, self.signs_as)), self.call_ids)
         check_inputs(turns, model=entry.id, inputs=entry.inputs)
         self._check_blocks(turns)
         chosen = merged_options(entry, options, self.takes)

@@ -7,8 +7,10 @@ turn. Refused by name: nothing left to say, a tool call without its result, half
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from hashlib import sha256
 
 from interlock.catalog.words import Input
 from interlock.errors import InvalidRequestError
@@ -54,6 +56,44 @@ def _unsigned(blocks: Iterable[Block], signs_as: str | None) -> Iterable[Block]:
             yield block
         elif not isinstance(block, ThinkingBlock):
             yield replace(block, signature=None, signed_by=None)
+
+
+def with_fitting_ids(conversation: Conversation, fits: re.Pattern[str] | None) -> Conversation:
+    """The conversation with an id that the wire takes on every tool call and its result: another provider's may be too
+    long for it, or hold a character that it refuses. `fits` None: it takes any."""
+    if fits is None or not any(_misfits(block, fits) for turn in conversation.messages for block in turn.blocks):
+        return conversation
+    return replace(
+        conversation,
+        messages=tuple(
+            replace(message, blocks=tuple(_refitted(block, fits) for block in message.blocks))
+            for message in conversation.messages
+        ),
+    )
+
+
+def _misfits(block: Block, fits: re.Pattern[str]) -> bool:
+    """Whether the block is of a tool call whose id is none of these."""
+    return fits.fullmatch(_call_of(block) or "call") is None
+
+
+def _call_of(block: Block) -> str | None:
+    if isinstance(block, ToolUseBlock):
+        return block.id
+    return block.tool_use_id if isinstance(block, ToolResultBlock) else None
+
+
+def _refitted(block: Block, fits: re.Pattern[str]) -> Block:
+    if isinstance(block, ToolUseBlock) and _misfits(block, fits):
+        return replace(block, id=_fitting(block.id))
+    if isinstance(block, ToolResultBlock) and _misfits(block, fits):
+        return replace(block, tool_use_id=_fitting(block.tool_use_id))
+    return block
+
+
+def _fitting(call: str) -> str:
+    """The same for a call and for its result."""
+    return f"call_{sha256(call.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def ready_turns(conversation: Conversation) -> Conversation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
@@ -121,6 +122,7 @@ class AnthropicDirectClient(SdkChatClient):
     takes = frozenset({"temperature", "top_p", "stop", "tools", "tool_choice", "parallel_tool_calls"})
     dialect = ANTHROPIC
     signs_as: ClassVar[str | None] = "anthropic"
+    call_ids = re.compile(r"[a-zA-Z0-9_-]+")
     path = "/v1/messages"
     request_id_header = "request-id"
     default_base_url: ClassVar[str | None] = "https://api.anthropic.com"

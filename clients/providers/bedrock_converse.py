@@ -124,6 +124,7 @@ class BedrockConverseClient(AwsChatClient):
     reserved = AwsChatClient.reserved | {"modelId", "inferenceConfig", "toolConfig", "system"}
     dialect = ANTHROPIC
     signs_as: ClassVar[str | None] = "bedrock-converse"
+    call_ids = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
     # Writing.
 

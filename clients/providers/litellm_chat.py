@@ -102,6 +102,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     default_credential = None
     limit_field = "max_tokens"
     keys_cache = False
+    call_ids = None
 
     _sender: Any = None
     _openai: openai.AsyncOpenAI | None = None

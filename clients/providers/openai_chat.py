@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -68,6 +69,7 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
     takes = frozenset({"temperature", "top_p", "seed", "stop", "tools", "tool_choice", "parallel_tool_calls"})
     reserved = frozenset({"model", "messages", "stream", "max_tokens", "max_completion_tokens", "n"})
     path = "/chat/completions"
+    call_ids: ClassVar[re.Pattern[str] | None] = re.compile(r".{1,40}")
     #: The wire's name of the output limit, which is sent exactly as it was reserved.
     limit_field: ClassVar[str] = "max_completion_tokens"
     #: Whether it takes a key of its cache. Whoever imitates it may refuse one.

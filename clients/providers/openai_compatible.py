@@ -25,6 +25,7 @@ class OpenAICompatibleClient(OpenAIChatCompletionsClient):
     default_credential = None
     limit_field = "max_tokens"
     keys_cache = False
+    call_ids = None  # a server's own may be of any length
 
     def encode(self, ask: Ask) -> dict[str, Any]:
         wire = super().encode(ask)

@@ -3,6 +3,7 @@ the encrypted items that it gave."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -91,6 +92,7 @@ class OpenAIResponsesClient(OpenAISdkClient):
     }  # fmt: skip
     signs_as: ClassVar[str | None] = "openai-responses"
     path = "/responses"
+    call_ids = re.compile(r".{1,64}")
 
     # Writing.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -86,3 +87,30 @@ async def test_calls_of_two_turns_with_one_id_are_told_apart(bench, wire, stream
     ids = [block.id for turn in conversation.messages for block in turn.blocks if isinstance(block, ToolUseBlock)]
     assert len(set(ids)) == 2
     assert all(json.dumps(bench.sent).count(f'"{one}"') == 2 for one in ids), "each call and its result, once"
+
+
+#: Ids that servers give: longer than some take, of characters that others refuse.
+FOREIGN = ("chatcmpl-tool-0123456789abcdef0123456789abcdef", "functions.look:0", "call/" + "x" * 90, "call_1")
+TAKEN = {
+    "anthropic": r"[a-zA-Z0-9_-]+", "mantle": r"[a-zA-Z0-9_-]+", "invoke": r"[a-zA-Z0-9_-]+",
+    "converse": r"[a-zA-Z0-9_.:-]{1,64}", "responses": r".{1,64}", "openai": r".{1,40}",
+}  # fmt: skip
+
+
+async def test_the_calls_of_another_provider_go_under_ids_that_this_one_takes(bench, wire):
+    client, _ = bench.client(wire)
+    calls = [ToolUseBlock(id=one, name="look", input={"at": one}) for one in FOREIGN]
+    results = [ToolResultBlock(tool_use_id=one, content=one) for one in FOREIGN]
+    taken = TAKEN.get(wire.speaks, ".+") if wire.key not in ("openai-compatible", "litellm") else ".+"
+    await client.single_response(Conversation.of("Look.").assistant(calls).user(results))
+    sent = json.dumps(bench.sent)
+    named = re.findall(r'"(?:id|call_id|tool_call_id|tool_use_id|toolUseId)": "([^"]+)"', sent)
+    asked_for, answered = named[: len(FOREIGN)], named[len(FOREIGN) :]
+    assert asked_for == answered
+    assert len(set(asked_for)) == len(FOREIGN)
+    assert all(re.fullmatch(taken, one) for one in asked_for)
+    if wire.key == "litellm":  # which has a hand in it too
+        return
+    assert [new for new, old in zip(asked_for, FOREIGN, strict=True) if re.fullmatch(taken, old)] == [
+        old for old in FOREIGN if re.fullmatch(taken, old)
+    ], "those that fit stay"
