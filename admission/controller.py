@@ -25,7 +25,7 @@ from .line import AT_ONCE, Line
 from .memory import PoolMemory, remember
 from .pauses import Pauses
 from .pool import Pool
-from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
+from .queues import CANCELLED, DOUBTED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
 from .registry import Priced, Registry
 from .report import account_statistics, explain, never_fits_error, timeout_error
 from .reservation import Reservation
@@ -149,8 +149,8 @@ class Admission:
         """Ask for all of it. One of the callbacks comes later, from the running loop, unless `cancel` comes first.
 
         `ticket` is the place of a job that comes back (`Reservation.ticket`). NeverFitsError at once when the demand is
-        larger than an account can hold; AdmissionTimeoutError at once when its own earliest fit is later than its
-        `max_wait_s`.
+        larger than an account can hold (of a shared pool: when the ledger has said so too); AdmissionTimeoutError at
+        once when its own earliest fit is later than its `max_wait_s`.
         """
         now, line = self.now(), self._line
         if self._courier is not None and self._courier.lease_lost is not None:
@@ -165,11 +165,20 @@ class Admission:
             return waiting
         never = group.never_fits(amounts)
         if never is not None:
+            if never[0].asked and self._courier is not None and self._courier.ask_first(waiting):
+                waiting.state = DOUBTED
+                return waiting
             raise self._refuse(waiting, never_fits_error(demand, *never))
+        self._wait(waiting, now)
+        return waiting
+
+    def _wait(self, waiting: Waiting, now: float) -> None:
+        """Into the line, if its turn can come in time."""
+        demand, line = waiting.demand, self._line
         if demand.max_wait_s is not None:
             if waiting.too_late(now + demand.max_wait_s):
                 if demand.overflow == "proceed" and self._overflow(waiting, now):
-                    return waiting
+                    return
                 raise self._refuse(waiting, timeout_error(waiting, now))
             self._deadlines.add(now + demand.max_wait_s, waiting, line.waiting)
             line.moved = True
@@ -177,7 +186,6 @@ class Admission:
             waiting._charges = None
         self._tell(line.enter(waiting, demand.workflow, now), now)
         self._pauses.came(line.waiting)
-        return waiting
 
     def price(self, demand: Demand) -> Priced:
         """What it would be charged now."""
@@ -186,6 +194,10 @@ class Admission:
     def _grant(self, waiting: Waiting) -> None:
         if waiting._charges is None:
             waiting._charges = self._registry.charges(waiting.demand)
+        if self._courier is not None and waiting._charges:
+            for call, charge in zip(waiting.demand.calls, waiting._charges, strict=True):
+                if call.pool.link is not None:
+                    call.pool.link.took(charge, call.count)
         waiting._answer = Reservation(self._settling, waiting, waiting.demand.calls)
         self._granted += 1
         self._delivery.put(waiting)
@@ -230,6 +242,8 @@ class Admission:
         if waiting.state == WAITING:
             waiting.seen_at = now
             self._tell(self._line.cancel(waiting, now), now)
+        elif waiting.state == DOUBTED:
+            waiting.state = CANCELLED
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
             self._granted -= 1
@@ -263,8 +277,36 @@ class Admission:
             self.clock,
             told=lambda accounts: self._tell(self._line.recheck(accounts, now := self.now()), now),
             charges=lambda waiting: waiting._charges or self._registry.charges(waiting.demand),
+            answered=self._no_doubt,
+            slots=self._has_slots,
             lost=self._lost,
         )
+
+    def _no_doubt(self, waiting: Waiting) -> None:
+        """The ledger has said what its pools hold: whether it can ever fit is known."""
+        if waiting.state != DOUBTED:
+            return  # it has gone
+        now, demand, waiting.state = self.now(), waiting.demand, WAITING
+        waiting.group, waiting.amounts, waiting._charges = group, amounts, _ = self._registry.price(demand)
+        never = group.never_fits(amounts)
+        try:
+            if never is not None:
+                raise self._refuse(waiting, never_fits_error(demand, *never))
+            if self._line.take_now(waiting, demand.workflow, now):
+                self._grant(waiting)
+            else:
+                self._wait(waiting, now)
+        except AdmissionError as error:
+            waiting._answer, waiting.seen_at = error, now
+            self._delivery.put(waiting)
+
+    def _has_slots(self, name: str, slots: int) -> None:
+        """Another process's catalog limits how many calls run at once in that pool, and this one's does not."""
+        pool, now = self._registry.pools[name], self.now()
+        before = pool.accounts
+        if pool.count_slots(slots):
+            self._registry.reshaped()
+            self._tell([*self._ask_again(before, now), *self._line.recheck(pool.accounts, now)], now)
 
     def lose(self, error: LeaseLostError) -> None:
         """The ledger has given this process up: whoever waits for it is refused, and whoever comes."""
@@ -273,9 +315,12 @@ class Admission:
 
     def _lost(self, error: LeaseLostError) -> None:
         now = self.now()
-        for waiting in self._line.everybody():
+        assert self._courier is not None
+        doubted = [waiting for waiting in self._courier.doubted() if waiting.state == DOUBTED]
+        for waiting in [*self._line.everybody(), *doubted]:
             self._line.cancel(waiting, now, REFUSED)
             assert isinstance(waiting, Waiting)
+            waiting.state = REFUSED
             waiting._answer, waiting.seen_at = error, now
             self._refused += 1
             self._delivery.put(waiting)

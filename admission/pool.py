@@ -19,11 +19,17 @@ from .throttle import Throttle
 if TYPE_CHECKING:
     from .sharing.link import PoolLink
 
+#: Of one call: what a float counts exactly.
+MOST_TOKENS = 1e15
+
 
 class Pool:
     """What calls on one pool draw on. Made by `Admission.pool`, once per name."""
 
-    __slots__ = ("accounts", "expected", "gate", "limiter", "limits", "link", "name", "reshaped", "select", "settled")
+    __slots__ = (
+        "_counted", "accounts", "expected", "gate", "limiter", "limits", "link", "name", "reshaped", "select",
+        "settled",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class Pool:
 
             self.limiter = SharedLimiter.of_link(link, limits, now, wall)
         self.gate: CountingGate | None = None
+        self._counted: int | None = None  # `max_concurrent`, where only another process's catalog has it
         self.accounts: tuple[Account, ...] = ()
         #: From a charge, the counts that this pool's levels meter, in the order of `limiter.accounts`.
         self.select: Callable[[Charge], tuple[float, ...]] = tuple
@@ -61,14 +68,26 @@ class Pool:
         """Take over changed limits, levels carried over."""
         before = self.accounts
         self.limits, self.limiter.burst_s, self.limiter.fixed = limits, limits.burst_s, limits.fixed
+        self._counted = None
         self.limiter.update(rates_of(limits), now, limits.day_resets)
         self._arrange()
         self.reshaped |= self.accounts != before
 
+    def count_slots(self, slots: int) -> bool:
+        """Of a shared pool: another process says that it has so many. False: they are counted here already."""
+        if self.gate is not None:
+            return False
+        self._counted = slots
+        self._arrange()
+        self.reshaped = True
+        return True
+
     def _arrange(self) -> None:
-        slots = self.limits.max_concurrent
+        slots = self._counted if self.limits.max_concurrent is None else self.limits.max_concurrent
         if slots is None:
             self.gate = None
+            if self.link is not None:
+                self.link.gate = None
         elif self.gate is None:
             self.gate = self._slots(f"{self.name}:concurrent", slots)
         else:
@@ -89,8 +108,12 @@ class Pool:
     def charge(self, call: CallCharge, kind: Hashable = None) -> Charge:
         """What one call of this size is charged at its start; `kind` is what calls of its like have in common."""
         accounting = call.accounting
-        if not (call.input_tokens >= 0 and call.output_tokens >= 0):  # NaN would fill a level for good
-            raise ValueError(f"a call of {call.key} declares {call.input_tokens} + {call.output_tokens} tokens")
+        if not (0 <= call.input_tokens <= MOST_TOKENS and 0 <= call.output_tokens <= MOST_TOKENS):
+            # NaN and infinity would fill a level for good, and what no float holds end the ledger of all the others.
+            raise ValueError(
+                f"a call of {call.key} declares {call.input_tokens!r:.24} + {call.output_tokens!r:.24} tokens; it must "
+                f"be 0 to {MOST_TOKENS:g} each"
+            )
         if accounting.output == "limit":
             return start_charge(accounting, call.input_tokens, call.output_tokens)
         expected = self.expected.expect(accounting, call.key, kind, call.output_tokens)

@@ -16,7 +16,8 @@ NO_TICKET = 1 << 62
 #: How many places of a queue one step sweeps, and how many that came at one instant are told apart.
 SWEPT_AT_ONCE, LOOKED_AT = 64, 200
 
-WAITING, GRANTED, REFUSED, CANCELLED = range(4)
+#: DOUBTED: not in the line yet, for it is first asked whether it can ever fit (`sharing`).
+WAITING, GRANTED, REFUSED, CANCELLED, DOUBTED = range(5)
 
 
 class Waiter:

@@ -24,6 +24,8 @@ Priced = tuple[Group, tuple[float, ...], tuple[Charge, ...]]
 
 #: Shapes remembered; they are cheap to make again.
 REMEMBERED = 4_096
+#: Calls of one kind in one demand.
+MOST_CALLS = 1_000_000
 
 
 class Shape:
@@ -80,8 +82,12 @@ class Registry:
         if pool.link is not None and courier is not None:
             courier.link(name, limits)
         pool.update(limits, now)
-        self._shapes.clear()
+        self.reshaped()
         return pool, True
+
+    def reshaped(self) -> None:
+        """A pool has other accounts than before."""
+        self._shapes.clear()
 
     def recall(self, memories: Mapping[str, PoolMemory], read_at: float, now: float, crashed: bool) -> None:
         """What an earlier process remembered at `read_at`, of pools that are there or come later."""
@@ -145,8 +151,10 @@ class Registry:
         raw: list[Account] = [level for call in demand.calls for level in call.pool.limiter.accounts]
         slots: dict[Gate, float] = {}
         for call in demand.calls:
-            if not call.count >= 1:
-                raise ValueError(f"a demand declares {call.count} calls of {call.key}; it must be at least 1")
+            if not 1 <= call.count <= MOST_CALLS:
+                raise ValueError(
+                    f"a demand declares {call.count!r:.24} calls of {call.key}; it must be 1 to {MOST_CALLS:,}"
+                )
             gate = call.pool.gate
             if gate is not None:  # with fewer slots than calls they go one after the other
                 slots[gate] = min(slots.get(gate, 0) + call.count, gate.capacity)

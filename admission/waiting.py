@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OnGrant = Callable[[Reservation], None]
 OnRefuse = Callable[[InterlockError], None]
-STATES = ("waiting", "granted", "refused", "cancelled")
+STATES = ("waiting", "granted", "refused", "cancelled", "waiting")
 
 
 class Waiting(Waiter):

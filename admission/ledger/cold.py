@@ -17,7 +17,7 @@ from ..accounts import Level, OpenLevel
 from ..limiter import PARTS, TokenBucketRateLimiter, rates_of
 from ..windows import WindowLevel
 from .message import PoolTerms, Signal, SignalKind
-from .rows import DIMENSIONS, OPEN, RATE, WINDOW, LevelRow, PoolRow, moment
+from .rows import DIMENSIONS, MOST_SLOTS, OPEN, RATE, WINDOW, LevelRow, PoolRow, moment
 
 
 @lru_cache(maxsize=1_024)
@@ -25,16 +25,21 @@ def _limits(text: str) -> Limits:
     return Limits.model_validate_json(text)
 
 
+def _text(limits: Limits) -> str:
+    """What is stated and no more: a release that knows more fields than this one may share the ledger."""
+    return limits.model_dump_json(exclude_defaults=True, exclude={"pool", "as_of", "source"})
+
+
 def created(terms: PoolTerms, now: float) -> PoolRow:
     """The row of a pool that nobody has used yet: full."""
-    row = PoolRow(name=terms.name, limits=terms.limits.model_dump_json(), clock=now)
+    row = PoolRow(name=terms.name, limits=_text(terms.limits), clock=now)
     _write(row, TokenBucketRateLimiter.of(terms.name, terms.limits, now, wall=lambda: moment(now)))
     return row
 
 
 def updated(row: PoolRow, terms: PoolTerms, now: float) -> bool:
     """Bring it to changed limits, its levels kept. Returns whether anything had changed."""
-    text = terms.limits.model_dump_json()
+    text = _text(terms.limits)
     if text == row.limits:
         return False
     limiter = rebuilt(row, now)
@@ -104,7 +109,8 @@ def _write(row: PoolRow, limiter: TokenBucketRateLimiter) -> None:
     row.learnt = json.dumps({**limiter.to_state(), "opened": opened})
     row.levels = [_level_row(level) for level in limiter.accounts]
     row.look_at = min((level._look_at for level in windows.values()), default=inf)
-    row.slots = _limits(row.limits).max_concurrent
+    slots = _limits(row.limits).max_concurrent
+    row.slots = None if slots is None else min(slots, MOST_SLOTS)
     row.version += 1
     row.epoch, row.calm, row.slowdown = throttle.epoch, throttle.calm, throttle.slowdown(row.clock)
     row.held_until, row.closed_until = throttle.held_until, throttle.closed_until

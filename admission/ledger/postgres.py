@@ -233,12 +233,14 @@ class PostgresLedger(BaseLedger):
             if self._heard_on != self._link.made:
                 await self._remind(connection)
                 self._heard_on = self._link.made
-            for attempt in range(5):
+            attempt = 0
+            while True:
                 try:
                     answer = await self._said(connection, message, names)
                     break
                 except AGAIN:
-                    if attempt == 4:
+                    attempt += 1
+                    if attempt == 5:
                         raise
                     await asyncio.sleep(random.random() * 0.01 * 2**attempt)
         now = monotonic()

@@ -23,6 +23,9 @@ from ..limiter import PARTS, PER_DAY
 #: 2026-01-01T00:00Z.
 EPOCH = 1_767_225_600.0
 
+#: What a database's integer holds: `max_concurrent` beyond that is as good as that.
+MOST_SLOTS = 2**31 - 1
+
 RATE, OPEN, WINDOW = range(3)
 #: By number, as they travel.
 DIMENSIONS = (*PARTS, "open")

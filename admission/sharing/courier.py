@@ -60,7 +60,8 @@ class Courier:
     """One per `Admission` with a ledger.
 
     `told` looks again at whoever is short of these accounts; `charges` is what each call of a waiter is charged;
-    `lost` refuses everybody.
+    `answered` takes back one that was asked about; `slots` hears of a pool's `max_concurrent`; `lost` refuses
+    everybody.
     """
 
     def __init__(
@@ -71,11 +72,19 @@ class Courier:
         *,
         told: Callable[[Iterable[Account]], None],
         charges: Callable[[Waiting], Sequence[Charge]],
+        answered: Callable[[Waiting], None],
+        slots: Callable[[str, int], None],
         lost: Callable[[LeaseLostError], None],
     ) -> None:
         self._ledger, self._line, self._clock = ledger, line, clock
         self._told, self._charges, self._lost = told, charges, lost
+        self._doubt_over, self._slots = answered, slots
+        #: Who seems to be larger than a pool holds: not yet asked about, and asked about.
+        self._doubts: list[Waiting] = []
+        self._asked_about: list[Waiting] = []
         self.links: dict[str, PoolLink] = {}
+        #: Those that may have news: of a thousand pools a message looks at the few in use.
+        self._stirred: dict[str, PoolLink] = {}
         self._terms: dict[str, PoolTerms] = {}
         self._unregistered: dict[str, PoolTerms] = {}
         self._seq = 0
@@ -97,10 +106,14 @@ class Courier:
         """The link of a pool; its limits are registered before anybody asks for it."""
         link = self.links.get(name)
         if link is None:
-            link = self.links[name] = PoolLink(name, self.kick)
+            link = self.links[name] = PoolLink(name, self._stir)
         self._terms[name] = self._unregistered[name] = PoolTerms(name=name, limits=limits)
         self.kick()
         return link
+
+    def _stir(self, link: PoolLink, urgent: bool) -> None:
+        self._stirred[link.name] = link
+        self.kick(urgent)
 
     def kick(self, urgent: bool = True) -> None:
         """There is something to ask (`urgent`), or to tell."""
@@ -115,6 +128,16 @@ class Courier:
         except RuntimeError:
             return  # a finaliser after the loop has gone: `close` says the rest
         self._task = loop.create_task(self._run(), name="interlock-ledger")
+
+    def ask_first(self, waiting: Waiting) -> bool:
+        """It is larger than what its pool is known to hold: limits may have grown unheard. False: nobody answers."""
+        if self.unreachable_since is None:
+            self._doubts.append(waiting)
+            self.kick()
+        return self.unreachable_since is None
+
+    def doubted(self) -> list[Waiting]:
+        return [*self._asked_about, *self._doubts]
 
     def lose(self, error: LeaseLostError) -> None:
         """This process has been given up. Once."""
@@ -136,7 +159,8 @@ class Courier:
             async with asyncio.timeout(CLOSE_S):
                 if self._unanswered is not None:
                     self._apply(self._unanswered, await self._exchange(self._unanswered))
-                if any(link.has_news for link in self.links.values()):
+                self._stirred = dict(self.links)
+                if self._has_news():
                     await self._exchange(self._message([]))
 
     # Under way.
@@ -174,7 +198,7 @@ class Courier:
         return max(min(waits), 0.0) if waits else None
 
     def _has_news(self) -> bool:
-        return bool(self._unregistered) or any(link.has_news for link in self.links.values())
+        return bool(self._unregistered) or any(link.has_news for link in self._stirred.values())
 
     async def _round(self) -> None:
         """One message and its reply."""
@@ -182,7 +206,7 @@ class Courier:
         while self._unregistered:  # others may come while these are on their way
             await self._register()
         waiters = next_asks(self._line, self._clock.now())
-        if not waiters and not self._has_news():
+        if not waiters and not self._doubts and not self._has_news():
             self._refused, self._again_at = False, None
             return
         message = self._unanswered = self._message(waiters)
@@ -232,12 +256,15 @@ class Courier:
     def _message(self, waiters: Sequence[Waiting]) -> Message:
         signals: list[Signal] = []
         settles: list[Settle] = []
-        for link in self.links.values():
+        stirred, self._stirred = self._stirred, {}
+        for link in stirred.values():
             if link.has_news:
                 more, settle = link.collect()
                 signals += more
                 if settle is not None:
                     settles.append(settle)
+        self._asked_about, self._doubts = self._doubts, []
+        links = [call.pool.link for waiting in self._asked_about for call in waiting.demand.calls]
         self._seq += 1
         return Message(
             owner=self._ledger.owner,
@@ -246,6 +273,7 @@ class Courier:
             signals=tuple(signals),
             settles=tuple(settles),
             asks=tuple([self._ask(waiter) for waiter in waiters]),
+            watch=tuple({link.name for link in links if link is not None}),
         )
 
     def _ask(self, waiting: Waiting) -> Ask:
@@ -279,7 +307,8 @@ class Courier:
         for place in reply.granted:
             for part in message.asks[place].parts:
                 granted[part.pool] = granted.get(part.pool, 0) + 1
-                self.links[part.pool].granted(part.charge, part.slots)
+                link = self._stirred[part.pool] = self.links[part.pool]
+                link.granted(part.charge, part.slots)
         for name, state in reply.pools.items():
             link = self.links[name]
             link.heard(state, now)
@@ -289,7 +318,13 @@ class Courier:
         self._refused = bool(message.asks) and not reply.granted
         if len(reply.granted) < len(message.asks):
             self._again_at = now + min(ASK_AGAIN_S, _soonest_s(message, reply))
+        for name, state in reply.pools.items():
+            if state.slots is not None and self.links[name].gate is None:
+                self._slots(name, state.slots[0])
         self._told([account for name in reply.pools for account in self.links[name].accounts])
+        asked_about, self._asked_about = self._asked_about, []
+        for waiting in asked_about:
+            self._doubt_over(waiting)
 
 
 def _soonest_s(message: Message, reply: Reply) -> float:

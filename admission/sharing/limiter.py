@@ -71,6 +71,7 @@ class SharedLimiter(TokenBucketRateLimiter):
         for level in self.shared:
             level.takes = level.part not in seen
             seen.add(level.part)
+        self._link.loose = tuple([part for part in range(len(NOTHING)) if part not in seen])
         self.levels = dict(zip(self.levels, self._metered(), strict=True))
         self.windowed = False
         return changed

@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 class PoolLink:
     """`credit` (by part of a `Charge`) and `slots` have been granted and not been taken by anybody here yet.
 
-    `ended` are slots that came back. `window` is how many asks are worth sending: it follows how many are granted.
+    `loose` are the parts that no level here takes: the ledger may have a limit for them all the same (another process's
+    catalog has it), so whoever goes takes them too. `ended` are slots that came back. `window` is how many asks are
+    worth sending: it follows how many are granted.
     `kick` says that there is something to tell or to ask.
     """
 
     __slots__ = (
-        "_back", "_day", "_eased", "_kick", "_left", "_sent", "_signals", "credit", "ended", "gate", "limiter", "name",
-        "slots", "window",
+        "_back", "_day", "_eased", "_kick", "_left", "_sent", "_signals", "credit", "ended", "gate", "limiter", "loose",
+        "name", "slots", "window",
     )  # fmt: skip
 
-    def __init__(self, name: str, kick: Callable[[bool], None]) -> None:
+    def __init__(self, name: str, kick: Callable[[PoolLink, bool], None]) -> None:
         self.name, self._kick = name, kick
         self.limiter: SharedLimiter | None = None
         self.credit = [0.0, 0.0, 0.0, 0.0]
+        self.loose: tuple[int, ...] = ()
         self.slots = self.ended = 0
         self.gate: SharedGate | None = None
         self.window = MOST_ASKS
@@ -48,7 +51,7 @@ class PoolLink:
 
     def kick(self) -> None:
         """Somebody here wants of it."""
-        self._kick(True)
+        self._kick(self, True)
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -57,26 +60,31 @@ class PoolLink:
 
     def slots_ended(self, slots: int) -> None:
         self.ended += slots
-        self._kick(False)
+        self._kick(self, False)
 
     # What becomes of what was granted.
+
+    def took(self, charge: Charge, calls: int) -> None:
+        """Somebody goes: with what its levels took, what they do not know."""
+        for part in self.loose:
+            self.credit[part] -= calls * charge[part]
 
     def left(self, charge: Charge, *, sent: bool) -> None:
         """It leaves for the provider (`sent`), or the provider has taken it, or it will never be sent."""
         _add(self._sent if sent else self._left, charge)
-        self._kick(False)
+        self._kick(self, False)
 
     def unused(self, charge: Charge, calls: int) -> None:
         """Granted to somebody here who has gone."""
         for _ in range(calls):
             _add(self._left, charge)
             self._returns(charge)
-        self._kick(False)
+        self._kick(self, False)
 
     def owe(self, more: Charge) -> None:
         """Used beyond what was reserved, known before the call has ended."""
         self._returns([-n for n in more])
-        self._kick(False)
+        self._kick(self, False)
 
     def settle(self, taken: Charge, used: Charge, sent_at: float, *, drained: bool, grows: bool) -> None:
         """A call has ended: see `Settling.settle`, whose rules these are."""
@@ -94,13 +102,13 @@ class PoolLink:
             backs = [min(back, 0.0) for back in backs]
         _add(self._back, backs)
         _add(self._day, days)
-        self._kick(False)
+        self._kick(self, False)
 
     # What the ledger is told, and what it says.
 
     def signal(self, signal: Signal) -> None:
         self._signals.append(signal)
-        self._kick(signal.kind is not SignalKind.SUCCEEDED)
+        self._kick(self, signal.kind is not SignalKind.SUCCEEDED)
 
     @property
     def has_news(self) -> bool:

@@ -10,6 +10,7 @@ from ledger.houses import House, ask, charge, over, part
 
 from interlock.admission.charges import Charge
 from interlock.admission.ledger import LevelState, PoolTerms, Settle
+from interlock.admission.ledger.cold import created
 from interlock.admission.ledger.rules import UnknownPoolError
 from interlock.catalog.entry import Limits
 
@@ -298,3 +299,14 @@ async def test_time_never_goes_back_for_a_pool(house: House) -> None:
     assert await owner.free() == pytest.approx(400)
     await house.advance(6)
     assert await owner.free() == pytest.approx(410)
+
+
+async def test_more_slots_than_an_integer_holds_are_as_many_as_it_holds(house: House) -> None:
+    owner = await house.with_pool(max_concurrent=10**12)
+    assert (await owner.say(ask(part(1)))).granted == (0,)
+    assert (await owner.state()).slots == (2**31 - 1, 1)
+
+
+def test_a_row_holds_the_limits_that_were_stated_and_no_others() -> None:
+    """So another release, which knows other fields, reads it."""
+    assert created(PoolTerms(name="p", limits=Limits(tpm=600, source="a page")), 0.0).limits == '{"tpm":600.0}'
