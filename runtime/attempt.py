@@ -58,7 +58,7 @@ async def run_attempt(job: Job[R], running: Running[R], threads: ThreadPoolExecu
     belongings: Belongings = running.resources
     try:
         if running.intended is not None:
-            await running.intended
+            await belongings.stopper.run(running.intended)
         value = await _invoke(job, belongings, threads)
         belongings.stopper.check()
         belongings.written(value)

@@ -24,6 +24,7 @@ from .calls import LLMCall, StreamedCall
 from .current import check_may_wait_for
 from .job import Job
 from .journal.fingerprint import fingerprint
+from .journal.steps import TELLS_ITSELF
 from .mapping import Mapped, MapPlan, end_pull
 from .runs import cap_of
 from .scope import Scope, step_id
@@ -272,17 +273,23 @@ class PipelineContext:
             await enqueue_all(self._dispatcher, [(job, run_id)], **settings)
             return run_id
 
-        return await self._kept(path, "enqueue", (job, run_id, settings), put)
+        return await self._kept(path, "enqueue", (job, run_id, settings), put, requests=TELLS_ITSELF)
 
     async def _kept(
-        self, path: tuple[str, ...], name: str, given: tuple[Any, ...], work: Callable[[], Awaitable[R]]
+        self,
+        path: tuple[str, ...],
+        name: str,
+        given: tuple[Any, ...],
+        work: Callable[[], Awaitable[R]],
+        requests: str | None = None,
     ) -> R:
         """Some work that is no job, as a step."""
         shared, journal = self._shared, self._shared.run.journal
         shared.stopper.check()
         if journal is None:
             return await work()
-        return await journal.step(step_id(path), name, fingerprint(name, *given), work, shared.stopper)
+        fixed = fingerprint(name, *given)
+        return await journal.step(step_id(path), name, fixed, work, shared.stopper, requests=requests)
 
     async def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(fn):

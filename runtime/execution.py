@@ -31,7 +31,7 @@ from .prepared import Prepared, raisable
 from .retry import decide_rerun
 from .running import Outcome, Running
 from .state import JobState, move
-from .submitted import Submitted
+from .submitted import STORE_PATIENCE_S, Submitted
 
 if TYPE_CHECKING:
     from interlock.admission import Demand, Reservation, SpendHold
@@ -195,6 +195,8 @@ class Execution(Submitted[R]):
         try:
             if journal is not None:
                 running.intended = journal.intend(self, self._bindings, self._databases)
+            if running.intended is None:  # an intent waits for the store by itself
+                running.intended = dispatcher.book.room()
             running.resources = dispatcher.resources_for(
                 self, Prepared(demand, self._bindings, self._databases), reservation
             )
@@ -330,6 +332,8 @@ class Execution(Submitted[R]):
 
     def _ask_to_stop(self, error: InterlockError) -> None:
         """The first step. What does not run is gone at once; what runs has its resources closed and a grace period."""
+        if self.state is JobState.RECORDING and isinstance(error, JobCancelledError):
+            self._leave_recording(error)
         if self.state in (JobState.STOPPING, JobState.RECORDING):
             return
         running = self._running
@@ -386,10 +390,24 @@ class Execution(Submitted[R]):
             self._deliver(state, outcome)
             return
         self._move(JobState.RECORDING)
+        if isinstance(outcome.error, JobCancelledError):
+            self._leave_recording(outcome.error)
         when_written(recorded, lambda error: self._recorded(state, outcome, error))
+
+    def _leave_recording(self, error: JobCancelledError) -> None:
+        """Nobody waits for it any more, so it does not wait for a store that is away. What is queued is written all the
+        same, in its order."""
+
+        def leave() -> None:
+            if self.state is JobState.RECORDING:
+                self._deliver(JobState.CANCELLED, Outcome(error=error))
+
+        asyncio.get_running_loop().call_later(STORE_PATIENCE_S, leave)
 
     def _recorded(self, state: JobState, outcome: Outcome[R], error: BaseException | None) -> None:
         """What it came to is committed, or could not be: then nobody may see it."""
+        if self.state.done:
+            return
         if error is None or outcome.error is not None:
             self._deliver(state, outcome)
         else:

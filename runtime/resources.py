@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.catalog.words import Kind
-from interlock.errors import InterlockError, UndeclaredResourceError
+from interlock.errors import InterlockError, JobCancelledError, UndeclaredResourceError
 
 from .database import DatabaseSession
 from .guarded import GuardedDecisionClient, GuardedEmbeddingsClient, GuardedLLMClient
@@ -18,6 +18,7 @@ from .spent import Spent
 from .stopper import Stopper
 from .store.book import DONE
 from .store.rows import CallRow
+from .submitted import STORE_PATIENCE_S
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -253,16 +254,18 @@ class JobResources:
         return OutcomeRow(attempt.run_id, attempt.step_id, step.text, tuple(begun))
 
     async def abandon(self) -> None:
-        """Everything rolled back and returned; records that are queued are waited for."""
+        """Everything rolled back and returned; records that are queued are waited for, by a job that was cancelled no
+        longer than a while."""
+        patience_s = STORE_PATIENCE_S if isinstance(self.stopper.reason, JobCancelledError) else None
         self.settling = True
         await self.stopper.over(self._over())
         if self._step is not None:
             self._step.hold_back()
         for session in self._sessions.values():
             await session.rollback()
-        for committed in self._commits:
-            if isinstance(committed, asyncio.Future):
-                await asyncio.wait((committed,))
+        queued = [committed for committed in self._commits if isinstance(committed, asyncio.Future)]
+        if queued:
+            await asyncio.wait(queued, timeout=patience_s)
 
     def _over(self) -> InterlockError:
         return InterlockError(f"the run of job {self.job_name} is over, and so is the use of what it was granted")

@@ -36,9 +36,8 @@ class Running(Generic[R]):
     def __init__(self, reservation: Reservation | None, started_s: float) -> None:
         self.reservation, self.started_s = reservation, started_s
         self.resources: Any = None
-        self.intended: Awaitable[None] | None = (
-            None  # the intent in the journal: nothing is sent before it is committed
-        )
+        #: The intent in the journal, or room in the store: nothing is sent before that.
+        self.intended: Awaitable[None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.outcome: Outcome[R] | None = None
         self.stop: InterlockError | None = None

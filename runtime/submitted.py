@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+#: Seconds that a job which was cancelled waits for a store that is away.
+STORE_PATIENCE_S = 2.0
+
 
 class Submitted(JobHandle[R]):
     """The part of an `Execution` that changes nothing. A million may wait, so it is small until it runs."""

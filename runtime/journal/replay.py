@@ -32,7 +32,8 @@ class Again(StrEnum):
     """Why a step runs although something of it is known.
 
     AMBIGUOUS: whether its last attempt sent anything is not known; the provider may bill twice. PAID: its calls are
-    known and were paid, and its result is lost. UNCOMMITTED: it sends nothing, and nothing of it was committed."""
+    known and were paid, and its result is lost. UNCOMMITTED: it sends nothing, and nothing of it was committed
+    (or, of an entry of the queue, it would be recognised)."""
 
     FIRST = ""
     AMBIGUOUS = "ambiguous"

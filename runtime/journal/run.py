@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ from interlock.errors import (
     AmbiguousStepError,
     ConfigurationError,
     InterlockError,
+    JobCancelledError,
     LeaseLostError,
     ReplayedError,
     UnencodableError,
@@ -129,7 +130,7 @@ class RunJournal:
             self._claim, created = self._journal.create(head, owner=keeping.owner)
             self._watch(created)
             return None, None
-        found = self._opening.claimed or await self._journal.begin(head, owner=keeping.owner, reopen=())
+        found = self._opening.claimed or await self._begun(())
         if found.fresh:
             self._claim = found.claim
             return None, None
@@ -141,9 +142,25 @@ class RunJournal:
             return self._over(found), found
         return None, await self._take(found, what)
 
+    async def _begun(self, reopen: Collection[RunStatus]) -> RecordedRun:
+        begun = asyncio.ensure_future(self._journal.begin(self.head, owner=self._keeping.owner, reopen=reopen))
+        try:
+            return await asyncio.shield(begun)
+        except asyncio.CancelledError:
+            begun.add_done_callback(self._begun_too_late)
+            raise
+
+    def _begun_too_late(self, begun: asyncio.Future[RecordedRun]) -> None:
+        """It was cancelled while the store was asked, and is this process's now: nobody would ever end it."""
+        claim = None if begun.cancelled() or begun.exception() is not None else begun.result().claim
+        if claim is not None:
+            error = JobCancelledError("cancelled before it had begun")
+            self._claim = claim
+            self._end(JobState.CANCELLED, Outcome(error=error))
+
     async def _take(self, found: RecordedRun, what: Taking) -> RecordedRun:
         dropped = self._dropped(found)
-        found = await self._journal.begin(self.head, owner=self._keeping.owner, reopen={found.status})
+        found = await self._begun({found.status})
         if found.claim is None:
             raise ConfigurationError(f"run {found.head.run_id!r} ended while it was being taken up: look at it again")
         return await self._taken(found, what, dropped)
@@ -251,11 +268,14 @@ class RunJournal:
             if self._opening.ambiguous == "fail":
                 return Outcome(
                     error=AmbiguousStepError(
-                        f"{where} was begun (attempt {recorded.attempt}) and nobody knows whether its request was sent:"
-                        ' look at it, then go on with ambiguous="resend", which may be billed twice'
+                        f"{where} was begun (attempt {recorded.attempt}) and nobody knows whether its request was sent,"
+                        ' or its work done: look at it, then go on with ambiguous="resend", which may be billed twice'
                     )
                 )
-            log.warning("%s: its last attempt may have been sent and paid for; it is sent again", where)
+            if recorded.requests is None:  # it declared nothing to send: a function of the user's, say
+                log.warning("%s: its last attempt may have done its work; it runs again", where)
+            else:
+                log.warning("%s: its last attempt may have been sent and paid for; it is sent again", where)
         elif again is Again.PAID:
             log.info("%s: its call was paid and its result is lost; it is paid again", where)
         self._keeping.counted(again)
@@ -371,9 +391,16 @@ class RunJournal:
         return value
 
     async def step(
-        self, step_id: str, name: str, fingerprint: str, work: Callable[[], Awaitable[T]], stopper: Stopper
+        self,
+        step_id: str,
+        name: str,
+        fingerprint: str,
+        work: Callable[[], Awaitable[T]],
+        stopper: Stopper,
+        *,
+        requests: str | None = None,
     ) -> T:
-        """A function of the user's own as a step."""
+        """A function of the user's own as a step. `requests` as in an intent."""
         known = self._ask(step_id, name, fingerprint, stopper)
         if known is not None:
             if known.error is not None:
@@ -381,7 +408,7 @@ class RunJournal:
             return known.value  # type: ignore[return-value]
         step = self._live[step_id]
         try:
-            await self._intend(step_id, step, 1, None)
+            await self._intend(step_id, step, 1, requests)
             value = await work()
             step.result(value, step_id)
         except BaseException as error:

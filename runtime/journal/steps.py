@@ -107,6 +107,10 @@ def requests_of(bindings: Iterable[ModelBinding], databases: Iterable[DatabaseNe
     return json.dumps(said, separators=(",", ":"))
 
 
+#: The requests of a step that sends nothing, and that is the same done twice as once.
+TELLS_ITSELF = '{"says":true}'
+
+
 def commits_alone(requests: str | None) -> bool:
     """Whether all an attempt could do was to commit to databases that say whether it did."""
     said = json.loads(requests) if requests is not None else {}

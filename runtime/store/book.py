@@ -22,6 +22,10 @@ KEPT_WITHOUT_STORE = 10_000
 class Book(Protocol):
     """Rows are queued when the method is called, not when its answer is awaited; awaiting tells they are committed."""
 
+    def room(self) -> Awaitable[None] | None:
+        """What is to be awaited before something new is begun that will be written: None, where nothing is."""
+        ...
+
     def write_call(self, row: CallRow) -> Awaitable[None]: ...
 
     def write_run(self, row: RunRow) -> Awaitable[None]: ...
@@ -82,6 +86,9 @@ class MemoryBook:
         self._calls: deque[CallRow] = deque(maxlen=kept)
         self._runs: dict[str, RunRow] = {}
         self._kept = kept
+
+    def room(self) -> None:
+        return None
 
     def write_call(self, row: CallRow) -> Awaitable[None]:
         self._calls.append(row)

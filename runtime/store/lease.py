@@ -102,6 +102,7 @@ class Lease:
             assert connection is not None
             with connection.begin():
                 self.fence = owners.enter(connection, self.owner, who, self._ttl_s)
+            self._link.hasten(connection)
             self._entered.set()
             while not self._ending.wait(self._ttl_s / BEATS):
                 connection, heard = self._try(connection, _beat)
@@ -123,7 +124,9 @@ class Lease:
     ) -> tuple[Connection | None, T | None]:
         """Say it, once; the connection to go on with and the answer, None where there was none."""
         try:
-            connection = connection or self._link.connect()
+            if connection is None:
+                connection = self._link.connect()
+                self._link.hasten(connection)
             with connection.begin():
                 answer = say(connection, self.owner)
         except Exception as error:

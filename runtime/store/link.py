@@ -22,14 +22,15 @@ log = logging.getLogger("interlock.runtime")
 
 #: Seconds in which a connection must be made, and a statement answered, before it counts as lost.
 CONNECT_TIMEOUT_S, STATEMENT_TIMEOUT_S = 10.0, 60.0
-#: Seconds SQLite waits for another process's lock before it says so.
-LOCK_TIMEOUT_S = 30.0
-#: What a server says while it stops, starts, or is full, or is a standby: it is away, and what was asked is no fault.
-_AWAY = {"57P01", "57P02", "57P03", "53300", "25006"}
+#: Seconds SQLite waits for another process's lock before it says so; who tries again by himself would rather know.
+LOCK_TIMEOUT_S, LOCK_TOLD_S = 30.0, 4.0
+#: What a server says while it stops, starts, has no room (for connections, on its disk), or is a standby: it is away,
+#: and what was asked is no fault.
+_AWAY = {"57P01", "57P02", "57P03", "53300", "53100", "25006"}
 #: A prepared statement is not there, or there already.
 _POOLED = {"26000", "42P05"}
 #: Two transactions met: done again, each goes through.
-_MET = {"40001", "40P01"}
+MET = {"40001", "40P01"}
 
 
 class Link(Protocol):
@@ -46,12 +47,17 @@ class Link(Protocol):
 
     def connect(self) -> Connection: ...
 
+    def hasten(self, connection: Connection) -> None:
+        """Whoever uses it tries again where the database is busy, and would rather know that soon."""
+        ...
+
     def drop(self, connection: Connection) -> None:
         """Let go of one that may be lost, without a word to the other side."""
         ...
 
     def is_away(self, error: BaseException) -> bool:
-        """Whether the database could not be reached or was busy: try again, nothing is wrong with what was asked."""
+        """Whether the database could not be reached, was busy or had no room: try again, nothing is wrong with what was
+        asked."""
         ...
 
     def dispose(self) -> None: ...
@@ -79,12 +85,17 @@ class SqliteLink:
             raw.close()
         return connection
 
+    def hasten(self, connection: Connection) -> None:
+        raw = connection.connection.cursor()
+        raw.execute(f"PRAGMA busy_timeout={min(LOCK_TOLD_S, LOCK_TIMEOUT_S) * 1000:.0f}")
+        raw.close()
+
     def drop(self, connection: Connection) -> None:
         connection.close()
 
     def is_away(self, error: BaseException) -> bool:
         code = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
-        return code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+        return code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL"))
 
     def dispose(self) -> None:
         self._engine.dispose()
@@ -111,6 +122,9 @@ class PostgresLink:
     def connect(self) -> Connection:
         return self._engine.connect()
 
+    def hasten(self, connection: Connection) -> None:
+        return None
+
     def drop(self, connection: Connection) -> None:
         with suppress(Exception):  # what is to be let go is broken anyway
             connection.invalidate()
@@ -124,7 +138,7 @@ class PostgresLink:
             self._pooled = True
             self._engine = postgres_engine(self._place, pooled=True)
         if state:
-            return state in _AWAY or state in _MET or state in _POOLED or state.startswith("08")
+            return state in _AWAY or state in MET or state in _POOLED or state.startswith("08")
         invalidated = getattr(error, "connection_invalidated", None)
         # A value that the driver cannot encode is an InterfaceError as well, so its class says nothing.
         return _is_of_the_network(error) if invalidated is None else bool(invalidated)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from interlock.errors import InterlockError, StoreError
 
-from .place import Place
+from .place import Place, sqlstate
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -22,6 +22,8 @@ T = TypeVar("T")
 #: What a commit survives. NORMAL with a write-ahead log: a killed process; FULL: the loss of power too, at a price.
 #: A server keeps what it has committed either way.
 Durability = Literal["NORMAL", "FULL"]
+#: How often a question is asked whose transaction had to give way to others.
+TRIES = 5
 #: How long a process that says nothing is believed to live, seconds.
 TTL_S = 15.0
 
@@ -68,9 +70,12 @@ def upgrade_store(url: str) -> tuple[str | None, str]:
 def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = False) -> T:
     """Ask a store that exists, in one transaction, in a thread of its own; for programs that only look.
 
-    Raises StoreError where there is none, or it is of another version. `writes`: the question changes rows.
+    Raises StoreError where there is none, or it is of another version. `writes`: the question changes rows. It is asked
+    again where its transaction met another one and had to give way.
     """
-    from .link import link_to
+    from sqlalchemy.exc import DBAPIError
+
+    from .link import MET, link_to
     from .migrating import check_readable
 
     place = Place.of(url)
@@ -82,8 +87,15 @@ def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = 
         with connection.begin():
             check_readable(connection, place.name)
         connection.execution_options(interlock_read=not writes)
-        with connection.begin():
-            return question(connection)
+        for _ in range(TRIES):
+            try:
+                with connection.begin():
+                    return question(connection)
+            except DBAPIError as error:
+                met = error
+                if sqlstate(error) not in MET:
+                    raise
+        raise met
 
     return _in_thread(link_to(place, None), place, ask, dispose=True)
 

@@ -27,6 +27,10 @@ _ADVICE = {
     "28000": "Check the user, and what the server lets in (pg_hba.conf)",
     "3D000": "Create the database first; the store makes its tables in it",
     "42501": "The user may not make tables there: let its owner run `interlock store upgrade` once",
+    "SQLITE_NOTADB": "Choose another path: the file there is something else",
+    "SQLITE_FULL": "Make room on its disk, or choose another path",
+    "SQLITE_BUSY": "Another program has the file locked: end its transaction",
+    "SQLITE_ERROR": "Its tables are not as this version left them: put back a copy, or choose another path",
 }
 
 
@@ -92,7 +96,8 @@ class Place:
         parent = None if self.path is None else self.path.absolute().parent
         if parent is not None and not parent.is_dir():
             return f"The folder {parent} does not exist: make it, or choose another path"
-        return "Choose a path that can be written to, or set store=None to keep no records"
+        code = getattr(getattr(error, "orig", error), "sqlite_errorname", "SQLITE_ERROR")
+        return _ADVICE.get(code, "Choose a path that can be written to, or set store=None to keep no records")
 
 
 def reason(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -42,6 +43,9 @@ class SqlBook:
         self._writer = Writer(link, place.name, lost_claims)
         self.journal = SqlJournal(self._writer, place.kind, self._call_row, owner)
         self.queue = SqlQueue(self._writer, place.kind, owner, self.journal)
+        #: Levels that are queued and not written yet, by whose they are.
+        self._levels: dict[str, tuple[Mapping[str, PoolMemory], datetime, bool]] = {}
+        self._levels_lock = threading.Lock()
 
     def on_lost(self, listener: OnLost) -> None:
         """Call `listener`, once and from another thread, when this process has been given up."""
@@ -56,6 +60,9 @@ class SqlBook:
 
     def _call_row(self, row: CallRow) -> Row:
         return self._insert_call, call_values(row), None
+
+    def room(self) -> Awaitable[None] | None:
+        return self._writer.room()
 
     def write_call(self, row: CallRow) -> Awaitable[None]:
         return self._writer.put([self._call_row(row)])
@@ -78,12 +85,24 @@ class SqlBook:
     def write_levels(self, owner: str, memories: Mapping[str, PoolMemory], at: datetime, closed: bool) -> None:
         from .levels import close_levels, save_levels
 
+        taken: list[tuple[Mapping[str, PoolMemory], datetime, bool]] = []
+
         def write(connection: Connection) -> None:
+            if not taken:  # a transaction may be done again
+                with self._levels_lock:
+                    taken.append(self._levels.pop(owner))
+            memories, at, closed = taken[0]
             save_levels(connection, owner, memories, at, closed)
             if closed:
                 close_levels(connection, owner, at)
 
-        self._writer.run(write)
+        with self._levels_lock:  # what waits to be written is brought up to date, not added to
+            waits = self._levels.get(owner)
+            if waits is not None:
+                memories, closed = {**waits[0], **memories}, closed or waits[2]
+            self._levels[owner] = memories, at, closed
+        if waits is None:
+            self._writer.run(write)
 
     async def read_levels(self) -> Mapping[str, Sequence[Kept]]:
         from .levels import read_levels

@@ -58,8 +58,10 @@ class Sure:
         self._writer, self._number, self._known = uuid4().hex, 0, False
         self._hurry = threading.Event()
         self._until = 0.0
-        #: Whether the database stayed away for longer than a closing writer waits.
-        self.gave_up = False
+        #: Why nothing is tried any more: the database stayed away for longer than a closing writer waits.
+        self.gave_up: StoreError | None = None
+        #: Whether it is away: read from any thread.
+        self.away = False
 
     def hurry(self) -> None:
         """From any thread: the writer is to close, so a database that is away is waited for no longer than a while."""
@@ -73,6 +75,8 @@ class Sure:
         answer: list[T] = []
         tries, away_since = 0, 0.0
         while True:
+            if self.gave_up is not None:
+                raise self.gave_up
             try:
                 self._once(work, reads, answer, again=tries > 0)
             except Exception as error:
@@ -81,11 +85,13 @@ class Sure:
                     raise
                 self._drop()
                 away_since = away_since or monotonic()
+                self.away = True
                 if tries == 1:
                     log.warning("the store %s is away (%s): its rows wait, none is lost", self._name, reason(error))
                 self._wait(tries, error)
                 tries += 1
             else:
+                self.away = False
                 if tries > 1:
                     log.warning("the store %s is back after %.1f s", self._name, monotonic() - away_since)
                 return answer[-1]
@@ -110,7 +116,7 @@ class Sure:
                     return
 
     def close(self) -> None:
-        if self._known and not self.gave_up:
+        if self._known and self.gave_up is None:
             try:
                 self.transact(self._forget)
             except Exception:
@@ -121,6 +127,7 @@ class Sure:
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._link.connect()
+            self._link.hasten(self._connection)
         return self._connection
 
     def _drop(self, *, broken_only: bool = False) -> None:
@@ -132,10 +139,10 @@ class Sure:
 
     def _wait(self, tries: int, error: Exception) -> None:
         if self._hurry.is_set() and monotonic() >= self._until:
-            self.gave_up = True
-            raise StoreError(
+            self.gave_up = StoreError(
                 f"the store {self._name} is away, and what was to be written last is not in it: {reason(error)}"
-            ) from None
+            )
+            raise self.gave_up from None
         if tries:  # at once the first time: a connection that stood idle may just have been cut
             delay_s = min(FIRST_DELAY_S * 2 ** (tries - 1), LAST_DELAY_S) * (0.5 + random.random() / 2)
             if self._hurry.is_set():

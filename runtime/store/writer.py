@@ -5,15 +5,16 @@ one group is being committed the next one gathers. Rows are queued by a plain ca
 leaves its row all the same; who must know that it is on disk awaits the future. Reads run in the same thread between
 two groups, so SQLite sees one connection and nobody meets a lock of this process.
 
-Where the database is away (a server that restarts, a file locked by another program for long) everything waits, nothing
-is lost, and it goes on by itself. See `sure` for a COMMIT whose answer was lost.
+Where the database is away (a server that restarts, a file locked by another program for long, a full disk) everything
+waits, nothing is lost, and it goes on by itself. What would add to the queue asks for `room` before it begins, so what
+is queued by then is what was on its way and no more. See `sure` for a COMMIT whose answer was lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 #: Rows of one commit at most: a bound on what a crash may lose, and on how long a reader waits.
 LARGEST_GROUP = 2_000
+#: So much may be queued before nothing new is begun.
+MOST_QUEUED = 10_000
 
 
 class Writer:
@@ -44,6 +47,7 @@ class Writer:
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._closed = False
         self._sure = Sure(link, name)
+        self._next_room: asyncio.Future[None] | None = None
         #: Commits made: rows per commit is what a look at the grouping needs.
         self.groups = 0
         self._thread = threading.Thread(target=link.serve, args=(self._serve,), name="interlock-store", daemon=True)
@@ -54,6 +58,16 @@ class Writer:
     ) -> asyncio.Future[None]:
         """Queue rows that are committed as one. LeaseLostError, and nothing written, where `claim` is not good."""
         return self._put(Work(self._future(), rows, claim=claim, makes=makes, ends=ends))
+
+    def room(self) -> Awaitable[None] | None:
+        """What is to be awaited before something new is begun that will have rows to write: that the database is back,
+        or that what is queued by now is committed. None: there is room."""
+        if not (self._sure.away or self._queue.qsize() >= MOST_QUEUED) or self._closed:
+            return None
+        known = self._next_room
+        if known is None or known.done() or known.get_loop() is not asyncio.get_running_loop():
+            known = self._next_room = self.put(())  # nothing to write: it is answered in its turn
+        return asyncio.shield(known)  # for all who wait, and whoever is cancelled takes it from nobody
 
     async def read(self, read: Callable[[Connection], T]) -> T:
         answer: T = await self._put(Work(self._future(), alone=read, reads=True))
@@ -119,7 +133,7 @@ class Writer:
 
     def _one_by_one(self, group: Sequence[Work], error: Exception) -> None:
         """A group failed as a whole: one bad row must not lose the others."""
-        if len(group) == 1 or self._sure.gave_up:
+        if len(group) == 1 or self._sure.gave_up is not None:
             _deliver([(work.done, None, self._failed(error)) for work in group])
             return
         for work in group:

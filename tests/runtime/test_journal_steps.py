@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -50,6 +51,26 @@ async def test_a_step_of_ones_own_runs_once_and_its_failure_is_read_back(world: 
     left = await cut_off(world, journal, working(), after=1)
     assert await run_on(world, left, working()) == ["GOOD bad work", "ok"]
     assert done == ["good", "bad"]
+
+
+async def test_b21_a_step_of_ones_own_that_was_cut_off_runs_again_and_nothing_is_said_of_paying(
+    world: Any, journal: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    left: list[Kept] = []
+
+    async def work() -> str:
+        left.append(journal.left())
+        return "done"
+
+    @pipeline
+    async def working(ctx: PipelineContext) -> str:
+        return await ctx.step(work)
+
+    assert await run_on(world, journal, working()) == "done"
+    with caplog.at_level(logging.WARNING, "interlock.runtime"):
+        assert await run_on(world, left[0], working()) == "done"
+    assert "its last attempt may have done its work; it runs again" in caplog.text
+    assert left[0]._runs["r"].steps["0"].again == "ambiguous"
 
 
 async def test_a_stream_is_read_back_in_pieces_also_where_it_was_left(world: Any, journal: Kept) -> None:

@@ -204,6 +204,25 @@ def test_reading_a_store_that_is_not_there(tmp_path: Path) -> None:
         calls_in(f"sqlite:///{tmp_path}/other.db")
 
 
+def test_a_file_that_cannot_be_opened_says_what_is_wrong_with_it_and_what_to_do(tmp_path: Path) -> None:
+    def refused(name: str) -> str:
+        with pytest.raises(StoreError) as caught:
+            open_book(f"sqlite:///{tmp_path}/{name}")
+        return str(caught.value).partition("cannot be opened: ")[2]
+
+    (tmp_path / "text.db").write_text("no database " * 100)
+    assert refused("text.db") == "file is not a database. Choose another path: the file there is something else"
+    upgrade_store(f"sqlite:///{tmp_path}/half.db")
+    file = sqlite3.connect(tmp_path / "half.db")
+    file.executescript(f"UPDATE {migrating.VERSION_TABLE} SET version_num = '0002'")
+    file.close()
+    assert refused("half.db").startswith(
+        "duplicate column name: decision. Its tables are not as this version left them"
+    )
+    (tmp_path / "folder.db").mkdir()
+    assert refused("folder.db").endswith("Choose a path that can be written to, or set store=None to keep no records")
+
+
 def test_an_empty_database_of_a_server_is_no_store(postgres: Any) -> None:
     with pytest.raises(StoreError, match="not a store of Interlock"):
         calls_in(postgres.fresh())

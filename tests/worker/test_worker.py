@@ -15,7 +15,9 @@ from worker import queued_work as work
 from interlock import Runtime, RuntimeSettings, pipeline
 from interlock.clients.simulator import SeenRequest, SimulatedProvider
 from interlock.errors import ConfigurationError, ReplayMismatchError
+from interlock.runtime.store.opening import read_store
 from interlock.runtime.store.queue import _free
+from interlock.runtime.store.schema import runs, steps
 from interlock.runtime.worker import Worker, WorkerSettings, waking
 
 CATALOG = """\
@@ -108,6 +110,17 @@ async def test_a_pipeline_puts_runs_there_that_outlive_it_each_once(store: str) 
         assert await runtime.resume("r", from_step="0") == put  # the steps run again, the runs do not
         assert (await run_until_empty(runtime)).claimed == 0
         assert [await runtime.resume(run_id) for run_id in put] == [8, 10]
+
+
+async def test_b21_what_was_being_put_there_when_its_pipeline_was_cut_off_is_not_ambiguous(store: str) -> None:
+    async with Runtime(settings(store)) as runtime:
+        put = await runtime.run(work.leaves(4), run_id="r")
+    cut_off = steps.update().where(steps.c.run_id == "r", steps.c.step_id == "0").values(status="begun", value=None)
+    read_store(store, lambda connection: connection.execute(cut_off), writes=True)
+    read_store(store, lambda connection: connection.execute(runs.update().values(status="running")), writes=True)
+    async with Runtime(settings(store, ambiguous="fail")) as runtime:
+        assert await runtime.run(work.leaves(4), run_id="r") == put
+        assert dict(runtime.statistics().again) == {"uncommitted": 1}
 
 
 async def test_a_pipeline_without_a_store_has_no_queue() -> None:
