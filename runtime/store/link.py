@@ -24,9 +24,13 @@ log = logging.getLogger("interlock.runtime")
 CONNECT_TIMEOUT_S, STATEMENT_TIMEOUT_S = 10.0, 60.0
 #: Seconds SQLite waits for another process's lock before it says so; who tries again by himself would rather know.
 LOCK_TIMEOUT_S, LOCK_TOLD_S = 30.0, 4.0
+#: Seconds that a server lets a process with rows locked say nothing (it was frozen, or its host): then it is cut off,
+#: and the others go on.
+MUTE_S = 5.0
+_MUTE = "select set_config('idle_in_transaction_session_timeout', '{:.0f}ms', false)"
 #: What a server says while it stops, starts, has no room (for connections, on its disk), or is a standby: it is away,
 #: and what was asked is no fault.
-_AWAY = {"57P01", "57P02", "57P03", "53300", "53100", "25006"}
+_AWAY = {"57P01", "57P02", "57P03", "53300", "53100", "25006", "25P03"}
 #: A prepared statement is not there, or there already.
 _POOLED = {"26000", "42P05"}
 #: Two transactions met: done again, each goes through.
@@ -120,7 +124,14 @@ class PostgresLink:
         asyncio.run(greenlet_spawn(work))
 
     def connect(self) -> Connection:
-        return self._engine.connect()
+        connection = self._engine.connect()
+        try:
+            with connection.begin():  # not when connecting: a pooler refuses what it does not know there
+                connection.exec_driver_sql(_MUTE.format(1_000 * MUTE_S))
+        except BaseException:
+            self.drop(connection)
+            raise
+        return connection
 
     def hasten(self, connection: Connection) -> None:
         return None
