@@ -33,12 +33,22 @@ models: [{id: small, grade: SMALL, provider: simulated, wire_model_id: small, co
 def settings(url):
     return RuntimeSettings(catalog=Catalog.load(CATALOG % url), store="sqlite:///shared.db")
 """
-WRITER = """
-async def main():
+WRITERS = """
+import interlock.clients.providers.simulated  # once for all of them
+
+async def write():
     async with Runtime(settings(sys.argv[1])) as runtime:
         for _ in range(25):
             await runtime.run(LLMCall("Say hello."))
-asyncio.run(main())
+
+children = []
+for _ in range(4):
+    pid = os.fork()
+    if not pid:
+        asyncio.run(write())
+        os._exit(0)
+    children.append(pid)
+sys.exit(any(os.waitpid(pid, 0)[1] for pid in children))
 """
 FORKER = """
 from interlock import InterlockError
@@ -94,7 +104,7 @@ async def script(body: str, url: str, folder: Path) -> str:
 
 async def test_b27_processes_that_write_at_once_meet_no_lock_error_and_lose_no_row(tmp_path: Path) -> None:
     async with simulated() as url:
-        await asyncio.gather(*[script(WRITER, url, tmp_path) for _ in range(4)])
+        await script(WRITERS, url, tmp_path)
     rows = calls_in(f"sqlite:///{tmp_path}/shared.db")
     assert [row.record.outcome for row in rows] == ["ok"] * 100
     assert len({row.job_id for row in rows}) == 100

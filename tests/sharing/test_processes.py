@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 import pytest
 from postgres_server import PostgresTestServer
+from sharing.calling_process import CallingProcess
 
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider, Step
 
@@ -51,29 +49,26 @@ def provider(tmp_path: Path) -> Iterator[SimulatedProvider]:
         yield provider
 
 
-def started(tmp_path: Path, ledger: str, **ask: Any) -> subprocess.Popen[str]:
-    whole = {"catalog": str(tmp_path / "catalog.yaml"), "ledger": ledger, "words": 20, "output": 256, **ask}
-    command = [sys.executable, str(Path(__file__).with_name("calling_process.py")), json.dumps(whole)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+def started(tmp_path: Path, ledger: str, **ask: Any) -> CallingProcess:
+    return CallingProcess(
+        {"catalog": str(tmp_path / "catalog.yaml"), "ledger": ledger, "words": 20, "output": 256, **ask}
+    )
 
 
-def go(*children: subprocess.Popen[str]) -> None:
+def go(*children: CallingProcess) -> None:
     """Let them begin, all at once, when all are ready."""
     for child in children:
-        assert child.stdout is not None
-        if child.stdout.readline() != "ready\n":
-            raise AssertionError(child.communicate()[1][-3_000:])
+        said = child.hear()
+        assert said == "ready", said["error"][-3_000:]
     for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
+        child.go()
 
 
-def figures(child: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = child.communicate(timeout=120)
-    assert child.returncode == 0, err[-3_000:]
-    return dict(json.loads(out))
+def figures(child: CallingProcess) -> dict[str, Any]:
+    said = dict(child.hear())
+    assert "error" not in said, said["error"][-3_000:]
+    assert child.ended() == 0
+    return said
 
 
 def test_four_processes_stay_within_one_limit_and_use_it(
@@ -118,9 +113,9 @@ def test_a_process_that_was_frozen_for_longer_than_its_lease_stops_its_work(
     frozen.send_signal(signal.SIGSTOP)
     time.sleep(5.5)
     frozen.send_signal(signal.SIGCONT)
-    _, err = frozen.communicate(timeout=60)
-    assert frozen.returncode != 0
-    assert "LeaseLostError" in err, err[-2_000:]
+    error = frozen.hear()["error"]
+    assert "LeaseLostError" in error, error[-2_000:]
+    assert frozen.ended() != 0
     assert figures(other)["answered"] > 0
 
 
@@ -136,8 +131,8 @@ def test_what_a_killed_process_held_is_there_again_within_its_lease(
     while provider.count < 3:  # the first call to see that it works, then both slots are its
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    killed.kill()
-    killed.communicate()
+    killed.send_signal(signal.SIGKILL)
+    assert killed.ended() == -signal.SIGKILL
     other = started(tmp_path, ledger, callers=1, seconds=0.1, lease_s=4)
     go(other)
     assert figures(other)["answered"] == 1
