@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -26,6 +25,8 @@ from .wire import encode_question
 Temperatures = Mapping[tuple[str, str, str], float]
 
 _VERSION = 1
+#: Far beyond what is ever fitted; further out floats end.
+_COLDEST, _HOTTEST = 0.001, 1_000.0
 
 
 @lru_cache(maxsize=4_096)
@@ -117,6 +118,6 @@ def _read(item: Any, path: Path | str, number: int) -> FittedTemperature:
         if not isinstance(value, wanted) or isinstance(value, bool):  # type: ignore[arg-type]
             raise ConfigurationError(f"{where}: {field.name} is missing or no {field.type}")
     temperature = values["temperature"]
-    if not (math.isfinite(temperature) and temperature > 0):
-        raise ConfigurationError(f"{where}: the temperature must be a finite number above 0, not {temperature!r}")
+    if not _COLDEST <= temperature <= _HOTTEST:
+        raise ConfigurationError(f"{where}: the temperature must be a number from {_COLDEST:g} to {_HOTTEST:,g}")
     return FittedTemperature(**values)

@@ -108,6 +108,10 @@ def with_answer(place: int, **changed: Any) -> list[dict[str, Any]]:
             with_answer(0, probabilities=[*ANSWERS[0]["probabilities"], {"value": True, "probability": 0.0}]),
             "no option",
         ),
+        (
+            with_answer(0, probabilities=ANSWERS[0]["probabilities"] + ANSWERS[0]["probabilities"][:1]),
+            "that has another",
+        ),
         (with_answer(0, probabilities=ANSWERS[0]["probabilities"][:2]), "'sales' of 'department' has no probability"),
         (with_answer(3, probabilities=[{"value": "0", "probability": 1.0}]), "of no option"),
         (with_answer(3, score=2.0), "its probabilities make it 1.050"),

@@ -122,7 +122,7 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, body: str, why: str) -> No
     assert "fitted.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("temperature", [0, -1, "1.5", True, None])
+@pytest.mark.parametrize("temperature", [0, -1, "1.5", True, None, 5e-324, 10**400, 1e400])
 def test_a_temperature_that_is_none_is_named(tmp_path: Path, temperature: Any) -> None:
     file = tmp_path / "fitted.json"
     Calibration((fitted(), fitted(model="b"))).save(file)
