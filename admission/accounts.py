@@ -64,8 +64,8 @@ class Account:
     """The base of all accounts in the line: a name, a capacity, and the line's own bookkeeping."""
 
     __slots__ = (
-        "active", "capacity", "claims", "furthest", "groups", "name", "remembered", "shares", "short_s", "short_since",
-        "vtime", "watchers",
+        "active", "capacity", "claims", "furthest", "granted", "groups", "name", "refused", "remembered", "shares",
+        "short_s", "short_since", "vtime", "watchers",
     )  # fmt: skip
 
     metered: ClassVar[bool] = False
@@ -97,7 +97,8 @@ class Account:
         self.short_s, self.short_since = 0.0, 0.0  # how long it had watchers, since when it has
         self.remembered = 1_024  # shares, before those of no account are forgotten
         self.shares: dict[str, Share] = {}  # as the leading account of groups: one per workflow
-        self.groups: list[Group] = []  # as the leading account: the groups it leads
+        self.groups: dict[Group, None] = {}  # as the leading account: those of its groups in which somebody waits
+        self.granted = self.refused = 0  # of groups that have been forgotten
         #: As the leading account: its virtual time, the furthest of a share, how many workflows wait.
         self.vtime, self.furthest, self.active = 0.0, 0.0, 0
 

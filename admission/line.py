@@ -45,6 +45,7 @@ from .shares import charge, join
 #: How many are granted in one step; the rest of a large release follow in the next turns of the loop.
 AT_ONCE = 200
 Entry = tuple[int, int, Group]  # (rank, ticket, group): a head under review
+Timed = tuple[float, int, int, Group]  # (instant, number, ticket, group)
 
 
 class Line:
@@ -54,9 +55,7 @@ class Line:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Account, ...], Group] = {}
-        self._timers: list[
-            tuple[float, int, int, Group]
-        ] = []  # (instant, number, ticket, group): dead ones are skipped
+        self._timers: list[Timed] = []  # dead ones are skipped
         self._unfinished: dict[Account, None] = {}  # leading accounts with more to grant than one step may
         self.moved = False  # whether `next_instant` may have come nearer since this was last set back
         self._numbers = 0
@@ -69,9 +68,11 @@ class Line:
     def group(self, accounts: tuple[Account, ...]) -> Group:
         """The group of these accounts (each once, at least one; the levels of the leading pool first)."""
         group = self._groups.get(accounts)
-        if group is None:
-            group = self._groups[accounts] = Group(accounts)
-        return group
+        return group or self._groups.setdefault(accounts, Group(accounts))
+
+    def forget(self) -> None:
+        """The groups in which nobody waits. Whoever is priced already and not in the line yet must be priced anew."""
+        self._groups = {accounts: group for accounts, group in self._groups.items() if not group.ended()}
 
     def everybody(self) -> list[Waiter]:
         """Whoever waits, in no order."""
@@ -182,8 +183,7 @@ class Line:
 
     def tick(self, now: float) -> list[Waiter]:
         """Look at the heads whose instant has come, and go on with a large release. To be called at `next_instant`."""
-        due: list[Entry] = []
-        decided: list[Waiter] = []
+        due, decided = list[Entry](), list[Waiter]()
         for lead in list(self._unfinished):
             del self._unfinished[lead]
             self._pump(lead, now, decided)
@@ -296,6 +296,8 @@ class Line:
         assert share is not None
         self.waiting += n
         group.waiting += n
+        if group.waiting == (n > 0):
+            group.seat()
         share.waiting += n
         if share.waiting == (n > 0):
             group.lead.active += n  # its first came, or its last went
@@ -303,8 +305,7 @@ class Line:
     def _leave(self, waiter: Waiter, state: int) -> None:
         self._count(waiter, -1)
         waiter.state = state
-        if state == REFUSED:
-            waiter.group.refused += 1
+        waiter.group.refused += state == REFUSED
 
     def _first(self, group: Group) -> tuple[tuple[int, float, int], Waiter] | None:
         """Who of this group is looked at next, with its place among the groups of the same leading account."""
@@ -400,9 +401,8 @@ class Line:
 
         Returns whether the head now goes later than was known: its claims on held accounts may have loosened.
         """
-        account, before = group.watch, group.wake
+        account, before, at = group.watch, group.wake, inf
         assert account is not None
-        at = inf
         if account.timed and account.watchers[0][2] is group:
             need, first = 0.0, True
             for _, _, n, other in account.claims:
@@ -427,7 +427,7 @@ class Line:
         return at > before
 
     @staticmethod
-    def _live(timer: tuple[float, int, int, Group]) -> bool:
+    def _live(timer: Timed) -> bool:
         group = timer[3]
         return group.head is not None and group.ticket == timer[2] and group.wake == timer[0]
 

@@ -172,7 +172,22 @@ class Group:
         self.watch: Account | None = None
         self.wake = inf
         self.waiting = self.granted = self.refused = 0
-        self.lead.groups.append(self)
+
+    def seat(self) -> None:
+        """Its first has come, or its last has gone."""
+        if self.waiting:
+            self.lead.groups[self] = None
+        else:
+            del self.lead.groups[self]
+
+    def ended(self) -> bool:
+        """Nobody waits: then its accounts keep what it has counted, and it can be forgotten."""
+        if self.waiting:
+            return False
+        for account in self.accounts:
+            account.granted += self.granted
+            account.refused += self.refused
+        return True
 
     def everybody(self) -> list[Waiter]:
         """Whoever waits in it, in no order."""

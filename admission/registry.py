@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Priced = tuple[Group, tuple[float, ...], tuple[Charge, ...]]
 
 
-#: Shapes remembered; they are cheap to make again.
-REMEMBERED = 4_096
+#: Shapes remembered, and with them the groups in which nobody waits; they are cheap to make again.
+REMEMBERED = 1_024
 #: Calls of one kind in one demand.
 MOST_CALLS = 1_000_000
 
@@ -170,6 +170,7 @@ class Registry:
             held.append(0.0)
         if len(self._shapes) >= REMEMBERED:
             self._shapes.clear()
+            self._line.forget()
         shape = self._shapes[key] = Shape(self._line, raw, tuple(held))
         return shape
 

@@ -209,3 +209,28 @@ async def test_whoever_waits_is_explained_also_from_inside_a_step(house) -> None
         for reservation in house.granted:
             reservation.release()
     assert any("about to be looked at" in reason for reason in reasons)
+
+
+async def test_sets_of_accounts_that_nobody_waits_for_are_forgotten_and_their_counts_kept(
+    house: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.admission.registry.REMEMBERED", 8)
+    pool = house.pool(tpm=60_000)
+    gates = [CountingGate(f"gate {i}", 1) for i in range(100)]
+    first = house.ask(house.call(pool), held=((gates[0], 1),))
+    waiting = [house.ask(house.call(pool), held=((gates[0], 1),)) for _ in range(2)]
+    for gate in gates[1:]:
+        house.ask(house.call(pool), held=((gate, 1),))
+    await house.clock.settle()
+    line = house.admission._line
+    assert len(list(line.groups)) <= 10
+    assert list(pool.accounts[0].groups) == [waiting[0].group]
+    counts = house.admission.statistics()
+    assert (counts.account("p:tokens").granted, counts.account("gate 7").granted) == (100, 1)
+    for _ in range(3):
+        for reservation in list(house.granted):
+            reservation.release()
+        await house.clock.settle()
+    assert [each.status for each in (first, *waiting)] == ["granted"] * 3
+    assert not pool.accounts[0].groups
+    assert house.admission.statistics().account("gate 0").granted == 3
