@@ -102,8 +102,8 @@ async def test_b34_a_killed_and_a_stopped_process_lose_what_they_held(place: Pla
     assert (await alive.say(ask(part(1)))).granted == ()
     killed.process.kill()
     stopped.process.send_signal(signal.SIGSTOP)
-    for _ in range(2):
-        await granted_within(alive, 20)
+    for _ in range(2):  # within the TTL (test_ledger_owners.py has the bound itself), and what a busy machine adds
+        await granted_within(alive, 1.5 * TTL_S)
     assert (await alive.state()).slots == (2, 2)
     stopped.process.send_signal(signal.SIGCONT)
     assert await stopped.do("end 1") == {"error": "LeaseLostError"}
