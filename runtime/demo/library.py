@@ -60,10 +60,18 @@ class Found:
     score: float
 
 
+#: How long a statement waits for another's transaction. SQLite's own 5 s are too short for 24 on a busy machine.
+BUSY_S = 60.0
+
+
 async def open_library(path: Path, *, connections: int) -> AsyncEngine:
     """An empty library in that file, with a pool of so many connections."""
     engine = create_async_engine(
-        f"sqlite+aiosqlite:///{path}", pool_reset_on_return=None, pool_size=connections, max_overflow=0
+        f"sqlite+aiosqlite:///{path}",
+        pool_reset_on_return=None,
+        pool_size=connections,
+        max_overflow=0,
+        connect_args={"timeout": BUSY_S},
     )
 
     @event.listens_for(engine.sync_engine, "connect")

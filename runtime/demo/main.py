@@ -86,8 +86,8 @@ async def run_demo(options: DemoOptions, console: Console) -> DemoReport:
     if options.simulated and missing:
         raise ConfigurationError(f"the demo needs {', '.join(missing)}: pip install 'interlock[demo]'")
     catalog = None if options.catalog is None else Catalog.load(options.catalog)  # before anything is said
-    corpus = read_corpus(options.entries)
     with _folder(options.keep) as folder:
+        corpus = read_corpus(options.entries)  # takes seconds: after whatever else can be wrong
         if catalog is not None and options.catalog is not None:
             _say_real(console, corpus, options.catalog)
             return await _interlock(corpus, catalog, folder, console)

@@ -18,6 +18,7 @@ from interlock.runtime.demo import provider as demo_provider
 from interlock.runtime.demo.baseline import run_the_usual_way
 from interlock.runtime.demo.corpus import read_corpus
 from interlock.runtime.demo.figures import DemoReport
+from interlock.runtime.demo.library import open_library
 from interlock.runtime.demo.main import DemoOptions, run_demo
 from interlock.runtime.demo.provider import LIMITS, MODEL, catalog_text, served, simulated_provider
 from interlock.runtime.demo.report import render
@@ -109,3 +110,11 @@ async def test_the_demo_says_what_it_needs_before_it_says_anything(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ConfigurationError, match=r"needs uvicorn, wordllama: pip install 'interlock\[demo\]'"):
         await run_small(tmp_path)
+
+
+async def test_who_writes_waits_for_the_others_on_a_busy_machine_too(tmp_path: Path) -> None:
+    engine = await open_library(tmp_path / "library.db", connections=1)
+    async with engine.connect() as connection:
+        waits_ms = (await connection.exec_driver_sql("PRAGMA busy_timeout")).scalar_one()
+    await engine.dispose()
+    assert waits_ms >= 60_000
