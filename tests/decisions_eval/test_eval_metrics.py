@@ -232,7 +232,19 @@ def test_bins_say_how_sure_and_how_often_right() -> None:
     assert calibration_error(()) == 0.0
 
 
-ANSWERS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
+#: Hosted probabilities are rounded, so many are the same.
+SURE = st.sampled_from([0.5, 0.6, 0.75, 0.9]) | st.floats(0, 1)
+ANSWERS = st.lists(st.tuples(SURE, st.booleans()), min_size=1, max_size=60)
+
+
+def test_of_answers_as_sure_a_threshold_takes_all_or_none() -> None:
+    sure, right = np.array([0.9, 0.9, 0.7, 0.7, 0.7]), np.array([True, True, True, False, False])
+    found = threshold(sure, right, 0.75)  # 3 of 4 would be enough, if there were no other two as sure
+    assert found is not None
+    assert (found.value, found.precision, found.covered) == (0.9, 1.0, 0.4)
+    all_of_them = threshold(sure, right, 0.6)
+    assert all_of_them is not None
+    assert (all_of_them.value, all_of_them.precision, all_of_them.covered) == (0.7, 0.6, 1.0)
 
 
 @given(ANSWERS, st.floats(0.05, 1))
