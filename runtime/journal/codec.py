@@ -41,7 +41,15 @@ _MARK = "!"
 
 def dumps(value: Any, what: str) -> str:
     """The JSON of a value, ASCII only. Raises UnencodableError naming `what`, where in it, and the type."""
-    return json.dumps(encode(value, what), separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(encode(value, what), separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise UnencodableError(
+            f"{what} is of type {type(value).__qualname__} and holds itself, or is nested too deep: the journal cannot"
+            " write it as JSON"
+        ) from None
+    except ValueError as error:  # an integer of more digits than Python writes
+        raise UnencodableError(f"{what} cannot be written as JSON: {error}") from None
 
 
 def loads(text: str, what: str) -> Any:
@@ -50,6 +58,8 @@ def loads(text: str, what: str) -> Any:
         return decode(json.loads(text))
     except UnencodableError as error:
         raise UnencodableError(f"{what}: {error}") from None
+    except RecursionError:
+        raise UnencodableError(f"{what} is nested too deep to be read from here") from None
 
 
 def encode(value: Any, what: str = "the value") -> Any:

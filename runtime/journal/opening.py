@@ -3,7 +3,7 @@
     recorded as          Runtime.run(..., run_id=)          Runtime.resume(run_id)
     queued, running      goes on (recovery)                 goes on (recovery)
     cancelled            goes on (recovery)                 goes on (recovery)
-    succeeded            its result, nothing is run         its result, nothing is run
+    succeeded            its result, nothing is run         its result, nothing is run; from a step: goes on
     failed               its error, nothing is run          goes on, what failed is run again
       by a refusal       goes on, refusals are asked again  goes on, what failed is run again
       by the journal     goes on (recovery)                 goes on (recovery)
@@ -42,10 +42,10 @@ class Taking:
     mode: Mode
 
 
-def taking(found: RecordedRun, *, resume: bool) -> Taking | None:
-    """None: the run is over, and its end is the answer."""
+def taking(found: RecordedRun, *, resume: bool, again: bool = False) -> Taking | None:
+    """None: the run is over, and its end is the answer. `again`: some of its steps are to be run again."""
     if found.status is RunStatus.SUCCEEDED:
-        return None
+        return Taking(Mode.RECOVERY) if again else None
     if found.status is not RunStatus.FAILED:
         return Taking(Mode.RECOVERY)
     code = found.end.error_code if found.end is not None else None

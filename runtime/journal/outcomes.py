@@ -9,7 +9,7 @@ COMMIT of the same step is refused by the database itself. Rows of runs that hav
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from ..database import DatabaseProvider
+
+
+#: Steps forgotten with one statement.
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,16 @@ async def committed(providers: Sequence[DatabaseProvider], run_id: str) -> dict[
         for step_id, (result, databases) in results.items()
         if (databases & known) <= where[step_id]  # one that is registered no more says nothing against it
     }
+
+
+async def forget(providers: Sequence[DatabaseProvider], run_id: str, steps: Collection[str]) -> None:
+    """Steps that somebody wants run again: what they commit then is not refused for what they had committed."""
+    table, names = outcome_table(), sorted(steps)
+    for provider in providers:
+        async with provider.engine.begin() as connection:
+            for start in range(0, len(names), _AT_ONCE):
+                these = table.c.step_id.in_(names[start : start + _AT_ONCE])
+                await connection.execute(table.delete().where(table.c.run_id == run_id, these))
 
 
 async def _committed_in(provider: DatabaseProvider, run_id: str) -> list[tuple[str, str, str]]:

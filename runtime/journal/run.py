@@ -72,7 +72,8 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """What the runs of one Runtime share. `committed` reads what a user's databases say of a run."""
+    """What the runs of one Runtime share. `committed` reads what a user's databases say of a run; they `forget` what
+    they say of some of its steps."""
 
     journal: Journal
     owner: str
@@ -80,6 +81,7 @@ class Keeping:
     redact: Callable[[str], str]
     catalog: Callable[[], Catalog]
     committed: Callable[[str], Awaitable[Mapping[str, str]]]
+    forget: Callable[[str, Collection[str]], Awaitable[None]]
     counted: Callable[[Again], None]
     replayed: Callable[[], None]
     recorded: Callable[[CallRow], None]
@@ -134,10 +136,11 @@ class RunJournal:
         if found.fresh:
             self._claim = found.claim
             return None, None
-        check_same(found.head, head, version=found.status is not RunStatus.SUCCEEDED)
+        over = found.status is RunStatus.SUCCEEDED and self._opening.from_step is None
+        check_same(found.head, head, version=not over)
         if self._opening.claimed is not None:
             return None, await self._taken(found, Taking(Mode.RECOVERY), frozenset())
-        what = taking(found, resume=self._opening.resume)
+        what = taking(found, resume=self._opening.resume, again=self._opening.from_step is not None)
         if what is None:
             return self._over(found), found
         return None, await self._take(found, what)
@@ -175,6 +178,7 @@ class RunJournal:
             for row in lost:
                 self._keeping.recorded(row)
         if dropped:
+            await self._keeping.forget(found.head.run_id, dropped)
             await self._journal.drop(found.claim, dropped)
         steps = {id: step for id, step in found.steps.items() if id not in dropped}
         committed = await self._keeping.committed(found.head.run_id)

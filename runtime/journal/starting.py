@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -43,6 +43,9 @@ async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Ke
     async def committed(run_id: str) -> Mapping[str, str]:
         return await outcomes.committed(telling, run_id) if telling else {}
 
+    async def forget(run_id: str, steps: Collection[str]) -> None:
+        await outcomes.forget(telling, run_id, steps)
+
     return Keeping(
         journal=journal,
         owner=getattr(journal, "owner", None) or uuid4().hex,
@@ -50,6 +53,7 @@ async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Ke
         redact=redact,
         catalog=lambda: dispatcher.desk.catalog,
         committed=committed,
+        forget=forget,
         counted=dispatcher.counts.repeat,
         replayed=dispatcher.counts.read_back,
         recorded=dispatcher.counts.add,

@@ -158,6 +158,13 @@ def test_what_cannot_be_written_names_its_place_and_its_type() -> None:
     with pytest.raises(UnencodableError, match="array of objects"):
         dumps(np.array([Odd()]), "x")
 
+    cyclic: list[Any] = []
+    cyclic.append({"a": cyclic})
+    with pytest.raises(UnencodableError, match="the answer is of type list and holds itself, or is nested too deep"):
+        dumps(cyclic, "the answer")
+    with pytest.raises(UnencodableError, match="the answer cannot be written as JSON: Exceeds the limit"):
+        dumps([10**5_000], "the answer")
+
     @dataclass
     class Local:
         x: int

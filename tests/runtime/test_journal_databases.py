@@ -93,6 +93,23 @@ async def test_what_was_committed_is_not_done_again_where_the_database_tells(
     assert (step.copied, step.again) == ((True, "") if outcomes else (False, "ambiguous"))
 
 
+async def test_a_step_that_is_to_run_again_commits_again_also_in_a_run_that_succeeded(
+    world: Any, databases: Databases
+) -> None:
+    journal, providers = Kept(), databases.providers(outcomes=True)
+
+    @pipeline
+    async def two(ctx: PipelineContext) -> list[str]:
+        return [await ctx.run(Write("a")), await ctx.run(Write("b"))]
+
+    assert await run(world, journal, providers, two()) == ["a 1", "b 1"]
+    async with world.runtime(journal=journal, databases=providers) as runtime:
+        assert await world.until(runtime.resume("r", two(), from_step="1")) == ["a 1", "b 1"]
+        assert runtime.statistics().replayed == 1
+    assert await databases.texts() == ["a 1", "b 1", "b 1"]
+    assert await run(world, journal, providers, two()) == ["a 1", "b 1"], "it has succeeded again"
+
+
 async def test_a_step_that_wrote_to_two_databases_is_done_when_both_have_it(world: Any, databases: Databases) -> None:
     @pipeline
     async def both(ctx: PipelineContext) -> Any:

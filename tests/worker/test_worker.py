@@ -108,6 +108,7 @@ async def test_a_pipeline_puts_runs_there_that_outlive_it_each_once(store: str) 
         worker = await run_until_empty(runtime)
         assert worker.done == 2
         assert await runtime.resume("r", from_step="0") == put  # the steps run again, the runs do not
+        assert runtime.statistics().replayed == 0
         assert (await run_until_empty(runtime)).claimed == 0
         assert [await runtime.resume(run_id) for run_id in put] == [8, 10]
 
