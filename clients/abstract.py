@@ -303,7 +303,7 @@ class AbstractLLMClient(ABC):
         elif isinstance(error, InterlockError):
             found = error
         else:
-            found = self.read_error(error)
+            found = self._error_read(error)
         if not isinstance(found, UpstreamError):
             return error
         found.model = found.model or self.entry.id
@@ -312,6 +312,14 @@ class AbstractLLMClient(ABC):
         return self.environment.redactor.scrub(found)
 
     # The rest is the template's own.
+
+    def _error_read(self, error: Exception) -> UpstreamError | None:
+        """`read_error`. Where it stumbles the call has failed all the same, and must be settled."""
+        try:
+            return self.read_error(error)
+        except Exception as stumbled:
+            problem = type(stumbled).__name__
+        return self.malformed(f"failed with a {type(error).__name__} that cannot be read ({problem})")
 
     def _check_blocks(self, turns: Conversation) -> None:
         for number, message in enumerate(turns.messages, start=1):

@@ -151,7 +151,8 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
         body, status = read_body(chain), answered_status(chain)
         if status is not None and status >= 300:
             said = body if body is not None else {"message": words_of(chain)}
-            return self._said_no(status, said, httpx2.Response(200, headers=provider_headers(chain)))
+            headers = [(name.encode(), value.encode()) for name, value in provider_headers(chain).items()]
+            return self._said_no(status, said, httpx2.Response(200, headers=headers))
         lost = lost_connection(chain)
         if lost is not None:
             return self._lost(lost)
@@ -249,6 +250,9 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
                 answer = await library.acompletion(**asked, **_OFF, **given, client=through, timeout=self.timeout_s)
             except BaseException as error:
                 await answers.aclose()  # one that came while the caller was being cancelled is in nobody's hands
+                answers.overheard.end()
+                if answers.overheard.error is not None and isinstance(error, Exception) and answers.is_well:
+                    raise self._said_no(None, answers.overheard.error, None) from None
                 if answers.page is not None and isinstance(error, Exception):
                     raise self._a_page(answers.page) from None
                 raise
@@ -344,6 +348,7 @@ class _Chunks:
 
     async def _rest(self) -> Any:
         await self._answers.read_on()
+        self._overheard.end()
         if (failure := self._said_no()) is not None:
             raise failure
         held, self._held = self._held, None

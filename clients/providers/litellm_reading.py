@@ -80,6 +80,12 @@ class Overheard:
             if '"message_st' in data or '"refusal"' in data or '"error"' in data:
                 self._read(data)
 
+    def end(self) -> None:
+        """No more will come. What came was perhaps no stream, but an error as plain JSON."""
+        plain = self._events.rest()
+        if self.error is None and plain is not None:
+            self._read(plain)
+
     def refusal(self) -> str:
         """Its words that have come since this was last asked."""
         words = "".join(self._refusal)

@@ -38,6 +38,11 @@ class Answers:
         return self._kept[-1].headers if self._kept else None
 
     @property
+    def is_well(self) -> bool:
+        """Whether the last response's status says that all is well."""
+        return bool(self._kept) and self._kept[-1].status_code < 300
+
+    @property
     def page(self) -> str | None:
         """The content type of a web page that was answered as if all were well."""
         last = self._kept[-1] if self._kept else None
@@ -57,8 +62,8 @@ class Answers:
         self._kept.append(response)
         if self._alive is not None:
             response.stream = _Noticed(response.stream, self._alive)
-            if "content-encoding" not in response.headers:
-                response.stream = self._watched = _Watched(response.stream, self.overheard.feed)
+        if "content-encoding" not in response.headers:
+            response.stream = self._watched = _Watched(response.stream, self.overheard.feed)
 
     async def read_on(self) -> None:
         """The bytes that LiteLLM leaves: up to the end that it does not wait for, then up to the last."""

@@ -52,7 +52,7 @@ async def saying(answers: list[bytes]) -> AsyncIterator[int]:
 def answer(status: int, body: bytes, length: int | None, header: str) -> bytes:
     lines = [f"HTTP/1.1 {status} X", "retry-after: 7", "connection: close", header or "content-type: application/json"]
     lines.append(f"content-length: {len(body) if length is None else length}")
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -69,6 +69,17 @@ async def test_an_error_that_cannot_be_read_is_still_of_its_class(bench, wire, s
             assert answers == [], "one request"
         limited = [OutcomeKind.RATE_LIMITED] * len(BODIES)
         assert seat.kinds == [*limited, OutcomeKind.OVERLOADED, OutcomeKind.REJECTED, OutcomeKind.REJECTED]
+        seat.check_books()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_an_error_with_a_header_that_is_no_ascii(bench, wire, streamed):
+    answers = [answer(429, SAID, None, "x-odd: caf\u00e9")]
+    async with saying(answers) as port:
+        client, seat = bench.client(wire, base_url=f"http://127.0.0.1:{port}/v1")
+        with pytest.raises(RateLimitedError) as caught:
+            await asked(client, "Hello.", streamed=streamed)
+        assert caught.value.retry_after_s == 7
         seat.check_books()
 
 

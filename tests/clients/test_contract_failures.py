@@ -264,6 +264,36 @@ async def test_an_event_that_is_not_of_the_wire(bench, wire, event):
     seat.check_books()
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_b41_an_error_body_under_200_is_of_its_class(bench, wire, streamed):
+    client, seat = bench.client(wire)
+    said = {"type": "error", "error": {"type": "overloaded_error", "code": 529, "message": "Full."}}
+    bench.script(Step.body(said), Step.body({"error": {"code": "insufficient_quota", "message": "Pay."}}))
+    for class_ in (OverloadedError, QuotaExhaustedError):
+        with pytest.raises(class_) as caught:
+            await asked(client, "Hello.", streamed=streamed)
+        assert type(caught.value) is class_
+    assert seat.kinds == [OutcomeKind.OVERLOADED, OutcomeKind.REJECTED]
+    seat.check_books()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_an_error_that_its_reader_stumbles_over_is_settled_like_any_other(bench, wire, streamed, monkeypatch):
+    client, seat = bench.client(wire, settings={"max_connections": 1})
+
+    def stumble(error: Exception) -> UpstreamError | None:
+        raise KeyError(str(error))
+
+    monkeypatch.setattr(client._client, "read_error", stumble)
+    for _ in range(2):
+        bench.script(Step.cut(0, "reset"))
+        with pytest.raises(MalformedResponseError, match=r"cannot be read \(KeyError\)") as caught:
+            await asked(client, "Hello.", streamed=streamed)
+        assert caught.value.__context__ is None
+    assert len(seat.records) == 2
+    seat.check_books()
+
+
 # SAFE streams.
 
 
