@@ -21,6 +21,7 @@ from interlock.catalog.entry import ModelEntry
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.failures import DETAIL_LIMIT, Refusal, read_refusal, upstream_error
 from interlock.clients.first_byte import on_request
+from interlock.clients.providers.error_body import read_error_body
 from interlock.clients.providers.sdk import tls
 from interlock.clients.writing import checked_url
 from interlock.credentials import ApiKey
@@ -130,7 +131,7 @@ class HttpDecisionClient(AbstractDecisionClient):
             self._http = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(self.timeout_s, connect=min(_CONNECT_WITHIN_S, self.timeout_s)),
                 limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
-                event_hooks={"request": [on_request]},
+                event_hooks={"request": [on_request], "response": [read_error_body]},
                 verify=tls(),
                 follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             )

@@ -69,6 +69,13 @@ async def test_a_busy_server_asks_to_wait(build: Any, provider: Any) -> None:
     assert seat.permits[0].outcomes[0].kind is OutcomeKind.RATE_LIMITED
 
 
+async def test_an_error_whose_body_cannot_be_unpacked_is_still_of_its_class(build: Any, provider: Any) -> None:
+    packed = {"content-encoding": "gzip", "retry-after": "7"}
+    error, seat = await failing(build, provider, Step.status(429, b"\x1f\x8bnonsense", packed))
+    assert (type(error), error.retry_after_s) == (RateLimitedError, 7)
+    assert seat.permits[0].outcomes[0].kind is OutcomeKind.RATE_LIMITED
+
+
 async def test_b43_a_server_behind_googles_wire_says_in_the_body_how_long_to_wait(build: Any, provider: Any) -> None:
     known = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down"}
     body = [{"error": {**known, "details": [{"retryDelay": "34.4s"}]}}]
