@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.catalog.limits import output_limit
 from interlock.catalog.pricing import worst_cost
-from interlock.catalog.words import OutputSize
+from interlock.catalog.words import Kind, OutputSize
 from interlock.errors import ConfigurationError, OutputTruncatedError, UnpricedModelError
 
 if TYPE_CHECKING:
@@ -51,11 +51,14 @@ def described(demand: Demand, bindings: Iterable[ModelBinding]) -> str:
 
 
 def raisable(bindings: Iterable[ModelBinding], error: OutputTruncatedError) -> frozenset[ModelSpec]:
-    """The requirements that a cut-off answer came from and that leave its model room for more."""
+    """The requirements that a cut-off answer came from and that leave its model room for more. What a decision may
+    write is sized by its question, whatever is reserved: the same would be cut at the same place."""
     return frozenset(
         binding.spec
         for binding in bindings
-        if binding.entry.id == error.model and binding.output_tokens < _ceiling(binding)
+        if binding.entry.id == error.model
+        and binding.spec.kind is not Kind.DECISION
+        and binding.output_tokens < _ceiling(binding)
     )
 
 

@@ -213,7 +213,8 @@ def _ask(
 
 
 def _show(options: EvalOptions, arguments: LabelledArguments, catalog: Catalog, *, whole: bool) -> None:
-    """The figures of all that has been answered. A temperature is fitted only where nothing is left to be answered."""
+    """The figures of all that has been answered. A temperature is fitted only where all that was to be asked (--limit)
+    was answered."""
     answered = collect(options.input, options.output, arguments, catalog)
     reports = evaluate(answered, precision=options.precision, fit=options.fit is not None and whole)
     if not reports:

@@ -16,7 +16,7 @@ from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.credentials import Chain, EnvironmentStore
 from interlock.decisions import Choice, DecisionBatch, DecisionBatchError, DecisionRequest, Noul
 from interlock.decisions.gathering import gathered
-from interlock.errors import InvalidRequestError
+from interlock.errors import InvalidRequestError, OutputTruncatedError
 from interlock.runtime import DecisionCall, Job, JobRequirements, JobResources, Runtime, RuntimeSettings
 
 from .conftest import KEY
@@ -211,6 +211,17 @@ async def test_every_question_and_order_is_reserved_priced_and_recorded(
     assert not any(row.record.undeclared for row in rows)
     assert sum(row.record.cost for row in rows) == response.cost == handle.cost
     assert {answer.method for answer in response.answers.values()} == {"logprobs"}
+
+
+async def test_b12_a_decision_that_was_cut_off_is_not_asked_again(provider: SimulatedProvider) -> None:
+    """What it may write is sized by the question: the same would be cut at the same place."""
+    fields: dict[str, Any] = {"unsupported": {"logprobs"}, "max_output_tokens": 8_000, "context_window": 100_000}
+    async with Runtime(settings(provider, "logprobs-decision", **fields)) as runtime:
+        provider.always(Step.answer('{"probabilities": {', stop_reason="length"))
+        with pytest.raises(OutputTruncatedError):
+            await runtime.decisions().decide("Charged twice", {"urgent": Noul.of("Is it urgent?")})
+        (row,) = await runtime.calls()
+    assert (provider.count, row.record.outcome) == (1, "output_truncated")
 
 
 async def test_the_price_of_all_orders_is_held_against_the_cap(provider: SimulatedProvider) -> None:

@@ -211,6 +211,20 @@ def test_ctrl_c_keeps_what_was_answered_and_fits_nothing(desk: Desk, presses: in
     assert desk.provider.count <= seen + 30 - kept
 
 
+def test_what_is_not_whole_is_measured_and_nothing_is_fitted_to_it(desk: Desk) -> None:
+    desk.labelled(25)
+    desk.provider.script(Step.status(400, {"detail": "no"}))
+    result = desk.call("--limit", "24", "--fit", "fitted.json")
+    assert (result.exit_code, "fitted, T" in result.stdout) == (1, False)
+    assert not (desk.path / "fitted.json").exists()
+    desk.labelled(20)
+    result = desk.call("--resume", "--fit", "fitted.json")
+    assert (result.exit_code, desk.provider.count) == (2, 24)
+    assert "no line has the id 't20'" in result.stderr
+    desk.labelled(25)
+    assert "fitted" in desk.figures("--resume", "--limit", "1", "--fit", "fitted.json")["team"]
+
+
 def test_a_cap_stops_and_says_how_to_go_on(desk: Desk) -> None:
     desk.labelled(30)
     result = desk.call("--max-cost", "0.001", "--concurrency", "1")
