@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .client import EmbeddingsClient
-from .errors import BlankTextError, TextError, TextRefusedError, TextTooLongError
+from .errors import BlankTextError, TextError, TextRefusedError, TextTooLongError, TooManyRefusedError
 from .guard import EmbeddingModelGuard
 from .packing import Caps, Packing, plan_requests
 from .purpose import EmbeddingPurpose
@@ -46,6 +46,7 @@ __all__ = [
     "TextError",
     "TextRefusedError",
     "TextTooLongError",
+    "TooManyRefusedError",
     "VectorError",
     "plan_requests",
 ]

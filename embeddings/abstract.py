@@ -203,7 +203,8 @@ class BoundEmbeddingsClient:
         total = _Total(np.zeros((len(parts.texts), client.environment.embedding_width), dtype=np.float32))
 
         async def request(batch: Batch, further: bool) -> None:
-            await self._request(batch, [prefix + parts.texts[index] for index in batch.indexes], wanted, total, further)
+            sent = [prefix + parts.texts[index] for index in batch.indexes]
+            await self._request(batch, sent, [parts.owners[index] for index in batch.indexes], wanted, total, further)
 
         refusals = await send_all(work.packing.batches, request, work.counts, at_once=client.at_once)
         if refusals:
@@ -220,14 +221,20 @@ class BoundEmbeddingsClient:
     getUpstreamRetries = get_upstream_retries
 
     async def _request(
-        self, batch: Batch, texts: list[str], purpose: EmbeddingPurpose, total: _Total, further: bool
+        self,
+        batch: Batch,
+        texts: list[str],
+        owners: Sequence[int],
+        purpose: EmbeddingPurpose,
+        total: _Total,
+        further: bool,
     ) -> None:
         client = self._client
 
         async def read(answer: EmbeddingAnswer) -> Float32:
             rows: Sequence[Any] = align(cast("Sequence[Any]", answer.vectors), answer.indexes, expected=len(texts))
             declared, width = client.declared_dimensions, client.environment.embedding_width
-            fitting = partial(fit, rows, declared=declared, width=width, indexes=batch.indexes)
+            fitting = partial(fit, rows, declared=declared, width=width, indexes=owners)
             return await _in_thread_if(len(rows) * declared > _NUMBERS_INLINE, fitting)
 
         async with client.connections:

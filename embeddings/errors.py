@@ -69,3 +69,9 @@ class TextRefusedError(TextError, InvalidRequestError):
     ) -> None:
         super().__init__(message, **known)
         self.indexes, self.kept, self.kept_indexes = indexes, kept, kept_indexes
+
+
+class TooManyRefusedError(InvalidRequestError):
+    """So many of a call's texts are refused that naming them would take too many requests."""
+
+    code = "too_many_texts_refused"

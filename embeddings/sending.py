@@ -1,8 +1,9 @@
 """The requests of one call: several at once, and where the provider refuses one because of a text, that text found.
 
 A refused request is halved, and halved again, until the text stands alone: for one text among n that is about
-2 log2(n) requests more. Texts that are refused alone, one after the other, while none has been taken say that it is not
-the texts: then the provider's own error is raised.
+2 log2(n) requests more. A request that is refused for being too large comes through in its halves. Texts that are
+refused alone, one after the other, while none has been taken say that it is not the texts: then the provider's own
+error is raised.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from typing import Any
 
 from interlock.errors import ContextWindowExceededError, InvalidRequestError, UpstreamError
 
-from .errors import TextRefusedError, TextTooLongError
+from .errors import TextRefusedError, TextTooLongError, TooManyRefusedError
 from .packing import Batch
 from .response import EmbeddingsResponse
 
-#: The most requests that one call sends to find the texts which its provider refuses.
-MOST_EXTRA_REQUESTS = 64
+#: The most refusals that one call takes to find the texts which its provider refuses. What is taken on the way is no
+#: waste, and not counted.
+MOST_REFUSALS = 64
+#: Of a call of so many texts each can be named.
+NAMEABLE_TEXTS = MOST_REFUSALS // 2
 # What a provider answers where the body is at fault.
 _OF_THE_BODY = frozenset({400, 413, 422})
+_KNOWN = ("model", "provider", "status", "request_id", "provider_code")
 # So many texts that are refused, each in a request of its own, may be a coincidence.
 _FEW = 4
 
@@ -34,7 +39,7 @@ class Refusals:
     def __init__(self) -> None:
         self.parts: dict[int, UpstreamError] = {}
         self.accepted = 0
-        self.left = MOST_EXTRA_REQUESTS
+        self.left = MOST_REFUSALS
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -52,9 +57,7 @@ class Refusals:
         first = next(iter(self.parts.values()))
         shown = ", ".join(map(str, texts[:10])) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
         which = f"text {shown} is" if len(texts) == 1 else f"texts {shown} are"
-        known: dict[str, Any] = {
-            name: getattr(first, name) for name in ("model", "provider", "status", "request_id", "provider_code")
-        }
+        known: dict[str, Any] = {name: getattr(first, name) for name in _KNOWN}
         known |= {"indexes": tuple(texts), "kept": kept, "kept_indexes": kept_indexes}
         if all(isinstance(error, ContextWindowExceededError) for error in self.parts.values()):
             return TextTooLongError(f"{which} too long for {first.model}: {first}", sent=True, **known)
@@ -163,8 +166,9 @@ class _Search:
         found = self._found
         if found.left < 1:
             raise self._given_up()
-        found.left -= 1
-        return await _refusal(self._as_batch(parts), self._request, found, further=True)
+        error = await _refusal(self._as_batch(parts), self._request, found, further=True)
+        found.left -= error is not None
+        return error
 
     def _as_batch(self, parts: list[int]) -> Batch:
         counts = [self._counts[part] for part in parts]
@@ -173,8 +177,9 @@ class _Search:
 
     def _given_up(self) -> UpstreamError:
         error = self._error
-        error.args = (
-            f"{error} (more of these {len(self._batch.indexes)} texts are refused than {MOST_EXTRA_REQUESTS} further"
-            " requests could name: send them in smaller batches)",
+        known = {name: getattr(error, name) for name in _KNOWN}
+        return TooManyRefusedError(
+            f"{error} (more of these {len(self._batch.indexes)} texts are refused than {MOST_REFUSALS} further requests"
+            " could name: send them in smaller batches, or set the entry's max_batch_items to what its provider takes)",
+            **known,
         )
-        return error

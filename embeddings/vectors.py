@@ -30,7 +30,8 @@ _READ_ROWS, _SLAB_ROWS, _BLOCK = 2_048, 128, 128
 
 
 class VectorError(MalformedResponseError):
-    """A vector that has no direction or not the declared width. `row` is the index (0-based) of its text.
+    """A vector that has no direction or not the declared width (`VectorWidthError`). `row` is the index (0-based) of
+    its text.
 
     It is not retried: the same model gives the same text the same vector.
     """
@@ -41,6 +42,10 @@ class VectorError(MalformedResponseError):
     def __init__(self, message: str, *, row: int | None = None, **known: Any) -> None:
         super().__init__(message, **known)
         self.row = row
+
+
+class VectorWidthError(VectorError):
+    """A vector of another width than the entry declares: so will be the others."""
 
 
 def read_row(value: Any, row: int = 0) -> Float64 | Float32:
@@ -102,7 +107,7 @@ def _stacked(vectors: Sequence[Any] | NDArray[Any], declared: int, names: Sequen
     rows = [read_row(value, name) for name, value in zip(names, vectors, strict=True)]
     for name, read in zip(names, rows, strict=True):
         if len(read) != declared:
-            raise VectorError(
+            raise VectorWidthError(
                 f"vector {name} has {len(read)} dimensions where the catalog entry declares {declared}",
                 row=name,
             )

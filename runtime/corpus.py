@@ -11,6 +11,7 @@ The texts are read as they are needed. A batch is as many of them as one request
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -19,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Kind
-from interlock.embeddings.errors import TextError
+from interlock.embeddings.errors import TextError, TooManyRefusedError
 from interlock.embeddings.packing import Filling, counter, refusal, size_of
 from interlock.embeddings.purpose import EmbeddingPurpose
-from interlock.embeddings.sending import is_of_the_body
-from interlock.errors import InvalidRequestError
+from interlock.embeddings.sending import NAMEABLE_TEXTS, is_of_the_body
+from interlock.errors import InvalidRequestError, UpstreamError
 
 from .context import PipelineContext
 from .job import Job
@@ -60,6 +61,8 @@ LOOK_UP = 1_000
 BATCH_TEXTS = 512
 #: How many texts in batches of their own may be refused before one was embedded.
 DOUBTS = 8
+#: How many texts one after the other may get a vector that is none, before one batch comes through.
+MOST_ODD = 4
 #: How many batches are under way at once unless the call says otherwise, of several texts and of one.
 LIMIT, LIMIT_OF_SINGLES = 16, 64
 
@@ -159,12 +162,15 @@ async def embed_corpus(
     )
     try:
         async for outcome in outcomes:
-            batch, response = await _answered(runtime, outcome, call, doubts)
-            done = _embedded(batch, response, packer.width)
-            del outcome, batch, response  # while the caller stores one batch, its memory is not held twice
-            yield done
-            if done.refused and refused == "raise":
-                raise _refusing(done.refused)
+            parts = await _answered(runtime, outcome, call, doubts)
+            del outcome
+            out: list[RefusedText[Id]] = []
+            while parts:
+                done = _embedded(*parts.popleft(), packer.width)  # held once, while the caller stores it
+                out += done.refused
+                yield done
+            if out and refused == "raise":
+                raise _refusing(tuple(out))
     finally:
         await outcomes.aclose()
         await feed.aclose()
@@ -200,6 +206,13 @@ class _Batch(Generic[Id]):
             [*self.refused, *(RefusedText(id=self.ids[index], reason=reason) for index in sorted(out))],
             self.skipped,
         )
+
+    def parts(self, most: int) -> list[_Batch[Id]]:
+        """The same in parts of `most` texts; what else there is to tell comes with the first."""
+        starts = range(0, len(self.ids), most)
+        parts = [_Batch(self.ids[at : at + most], self.texts[at : at + most]) for at in starts]
+        parts[0].refused, parts[0].skipped = self.refused, self.skipped
+        return parts
 
 
 class _Packer(Generic[Id]):
@@ -309,14 +322,14 @@ def _outcomes(
 
 
 class _Doubts:
-    """Whether a text that is refused in a batch of its own is at fault, or what all are sent with: until one has been
-    embedded nobody knows, and a few are taken for texts at fault."""
+    """Whether a text that is refused in a batch of its own, or whose vector is none, is at fault, or what all are sent
+    with: until one has been embedded nobody knows, and a few are taken for texts at fault."""
 
     def __init__(self) -> None:
-        self._left = DOUBTS
+        self._left, self._odd = DOUBTS, MOST_ODD
 
     def embedded(self) -> None:
-        self._left = -1
+        self._left, self._odd = -1, MOST_ODD
 
     def is_the_text(self, error: BaseException) -> bool:
         if not is_of_the_body(error) or self._left == 0:
@@ -324,30 +337,72 @@ class _Doubts:
         self._left -= self._left > 0
         return True
 
+    def odd_one(self, error: BaseException) -> int | None:
+        """Whose vector is none, where its neighbours are worth another call."""
+        from interlock.embeddings.vectors import VectorError, VectorWidthError
+
+        if not isinstance(error, VectorError) or isinstance(error, VectorWidthError):
+            return None
+        self._odd -= 1
+        return error.row if self._odd >= 0 else None
+
+
+#: Part of a batch without what was refused, and what was answered to it.
+_Part: TypeAlias = "tuple[_Batch[Id], EmbeddingsResponse | None]"
+
 
 async def _answered(
     runtime: Runtime | PipelineContext,
     outcome: MapOutcome[_Batch[Id], EmbeddingsResponse | None],
     call: Callable[[Sequence[str]], EmbeddingCall],
     doubts: _Doubts,
-) -> tuple[_Batch[Id], EmbeddingsResponse | None]:
-    """The batch without the texts that were refused, and what was answered to the others."""
-    batch, error = outcome.item, outcome.error
-    if error is None:
-        if batch.texts:
-            doubts.embedded()
-        return batch, outcome.result
+) -> deque[_Part[Id]]:
+    """The batch, in parts where it had to be sent again in parts."""
+    if outcome.error is not None:
+        return await _once_more(runtime, outcome.item, outcome.error, call, doubts)
+    if outcome.item.texts:
+        doubts.embedded()
+    return deque([(outcome.item, outcome.result)])
+
+
+async def _once_more(
+    runtime: Runtime | PipelineContext,
+    batch: _Batch[Id],
+    error: BaseException,
+    call: Callable[[Sequence[str]], EmbeddingCall],
+    doubts: _Doubts,
+    *,
+    of_many: bool = False,
+) -> deque[_Part[Id]]:
+    """A batch that failed: without the texts that are at fault, if it is those. Otherwise the error is raised.
+    `of_many`: it is a part of a batch of which very many were refused, though not all."""
     if len(batch.texts) == 1 and doubts.is_the_text(error):
-        return batch.without([0], str(error)), None
-    while isinstance(error, TextError):
-        batch = batch.without(error.indexes, str(error))
-        if error.kept is not None or not batch.texts:
-            return batch, error.kept
-        try:  # nothing was sent: the model's own counts have made a text too long since it was read
-            return batch, await runtime.run(call(batch.texts))
-        except TextError as again:
-            error = again
-    raise error
+        return deque([(batch.without([0], str(error)), None)])
+    if isinstance(error, TooManyRefusedError) and len(batch.texts) > NAMEABLE_TEXTS:
+        doubts.embedded()
+        again, of_many = batch.parts(NAMEABLE_TEXTS), True
+    elif of_many and is_of_the_body(error) and not isinstance(error, TextError):
+        again = batch.parts(1)
+    elif isinstance(error, TextError):
+        # Where nothing was sent the model's own counts have made a text too long since it was read.
+        again = [batch.without(error.indexes, str(error))]
+        if error.kept is not None:
+            return deque([(again[0], error.kept)])
+    elif (odd := doubts.odd_one(error)) is not None:
+        again = [batch.without([odd], str(error))]
+    else:
+        raise error
+    done: deque[_Part[Id]] = deque()
+    for part in again:
+        if not part.texts:
+            done.append((part, None))
+            continue
+        try:
+            done.append((part, await runtime.run(call(part.texts))))
+            doubts.embedded()
+        except UpstreamError as failed:
+            done += await _once_more(runtime, part, failed, call, doubts, of_many=of_many)
+    return done
 
 
 def _embedded(batch: _Batch[Id], response: EmbeddingsResponse | None, width: int) -> EmbeddedBatch[Id]:

@@ -16,7 +16,7 @@ from interlock.catalog.entry import ModelEntry, Prices
 from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
 from interlock.clients import registry
-from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose
+from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose, VectorError
 from interlock.errors import InvalidRequestError, OverloadedError, SpendCapExceededError
 from interlock.runtime import CorpusTextError, PipelineContext, Runtime, RuntimeSettings, embed_corpus, pipeline
 
@@ -28,6 +28,7 @@ class Provider:
         self.seen: list[list[str]] = []
         self.open = self.most_open = 0
         self.bad: dict[str, Any] = {}
+        self.odd: dict[str, list[float]] = {}
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Provider:
             for text in texts:
                 if text in provider.bad:
                     raise provider.bad[text]
-            vectors = [[float(len(text)), 1.0] for text in texts]
+            vectors = [provider.odd.get(text, [float(len(text)), 1.0]) for text in texts]
             return EmbeddingAnswer(vectors=vectors, usage=Usage(input_tokens=len(texts), output_tokens=0))
 
     known = registry.provider_class
@@ -158,6 +159,38 @@ async def test_a_text_that_the_provider_refuses_does_not_cost_its_neighbours(pro
         )
     assert [batch.ids for batch in batches] == [(0, 1, 3), (4,)]
     assert [(refused.id, "not this one" in refused.reason) for refused in batches[0].refused] == [(2, True)]
+
+
+async def test_a_text_whose_vector_is_none_does_not_cost_its_neighbours(provider: Provider) -> None:
+    provider.odd = {"zero": [0.0, 0.0], "nan": [float("nan"), 1.0]}
+    given = [(0, "zero"), (1, "a"), (2, "nan"), (3, "b"), (4, "c"), (5, "zero")]
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(embed_corpus(runtime, given, refused="keep"))
+    assert [batch.ids for batch in batches] == [(1, 3), (4,)]
+    told = {refused.id: refused.reason for batch in batches for refused in batch.refused}
+    assert sorted(told) == [0, 2, 5]
+    assert "no direction" in told[0]
+    assert "not a finite number" in told[2]
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [1.0]])
+async def test_a_model_of_which_no_vector_is_one_is_given_up(provider: Provider, vector: list[float]) -> None:
+    provider.odd = {"no": vector}
+    async with Runtime(settings(max_batch_items=100)) as runtime:
+        with pytest.raises(VectorError):
+            await all_of(embed_corpus(runtime, ((number, "no") for number in range(500)), refused="keep", limit=1))
+    assert len(provider.seen) <= (1 if len(vector) == 1 else 5) + 1  # one more may be under way
+
+
+async def test_very_many_refused_texts_are_all_told_and_the_others_embedded(provider: Provider) -> None:
+    texts = ["no" if number < 70 or number % 2 == 0 else "yes" for number in range(200)]
+    provider.bad["no"] = InvalidRequestError("not this one", status=400)
+    async with Runtime(settings(max_batch_items=200, context_window=None)) as runtime:
+        batches = await all_of(embed_corpus(runtime, enumerate(texts), refused="keep"))
+    assert [id for batch in batches for id in batch.ids] == [at for at, text in enumerate(texts) if text == "yes"]
+    assert sorted(refused.id for batch in batches for refused in batch.refused) == [
+        at for at, text in enumerate(texts) if text == "no"
+    ]
 
 
 async def test_a_text_in_a_batch_of_its_own_may_be_refused_too(provider: Provider) -> None:

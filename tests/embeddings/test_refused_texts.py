@@ -13,9 +13,9 @@ import pytest
 
 from interlock.admission.outcome import OutcomeKind
 from interlock.catalog.usage import Usage
-from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose
-from interlock.embeddings.errors import TextRefusedError, TextTooLongError
-from interlock.embeddings.sending import MOST_EXTRA_REQUESTS
+from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose, VectorError
+from interlock.embeddings.errors import TextRefusedError, TextTooLongError, TooManyRefusedError
+from interlock.embeddings.sending import MOST_REFUSALS, NAMEABLE_TEXTS
 from interlock.errors import ContextWindowExceededError, InvalidRequestError, OverloadedError
 
 
@@ -95,9 +95,37 @@ async def test_a_request_that_is_refused_whatever_it_holds_is_given_up_soon(pick
 
 async def test_very_many_refused_texts_are_bounded(picky: Any) -> None:
     client, embeddings, _ = picky(range(1, 512, 2))
-    with pytest.raises(InvalidRequestError, match="smaller batches"):
+    with pytest.raises(TooManyRefusedError, match="smaller batches, or set the entry's max_batch_items"):
         await embeddings.embed_batch([str(number) for number in range(512)])
-    assert len(client.seen) == 1 + MOST_EXTRA_REQUESTS
+    refused = [texts for texts in client.seen if not client.bad.isdisjoint(texts)]
+    assert len(refused) == 1 + MOST_REFUSALS
+    assert len(client.seen) <= 1 + 2 * MOST_REFUSALS
+
+
+async def test_of_so_many_texts_each_can_be_named(picky: Any) -> None:
+    for bad in (range(NAMEABLE_TEXTS - 1), range(0, NAMEABLE_TEXTS, 2), range(1, NAMEABLE_TEXTS, 2)):
+        _, embeddings, _ = picky(bad, max_batch_items=NAMEABLE_TEXTS)
+        texts = [str(number) for number in range(NAMEABLE_TEXTS, -1, -1)]  # one is taken before the others
+        with pytest.raises(TextRefusedError) as caught:
+            await embeddings.embed_batch(texts)
+        assert {texts[index] for index in caught.value.indexes} == set(map(str, bad))
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_request_that_is_too_large_comes_through_in_its_halves(picky: Any, status: int) -> None:
+    client, embeddings, seat = picky()
+    send = client.send
+
+    async def small(texts: Sequence[str], purpose: EmbeddingPurpose) -> EmbeddingAnswer:
+        if len(texts) > 8:
+            client.seen.append(list(texts))
+            raise InvalidRequestError("batch size > maximum allowed batch size 8", status=status)
+        return await send(texts, purpose)  # type: ignore[no-any-return]
+
+    client.send = small
+    response = await embeddings.embed_batch([str(number) for number in range(512)])
+    assert all(np.allclose(vector, unit(number)) for number, vector in enumerate(response.vectors))
+    assert len(client.seen) == len(seat.records) == 63 + 64
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -182,6 +210,18 @@ async def test_split_texts_are_averaged_and_told(picky: Any) -> None:
     assert response.split == (1,)
     with pytest.raises(TextTooLongError, match='split="average"'):
         await embeddings.embed_batch(["1", "1111222233"])
+
+
+async def test_a_part_whose_vector_is_none_is_called_by_its_text(picky: Any) -> None:
+    client, embeddings, _ = picky(context_window=8)
+
+    async def nothing(texts: Sequence[str], purpose: EmbeddingPurpose) -> EmbeddingAnswer:
+        return EmbeddingAnswer(vectors=[[0.0 if "bad" in text else 1.0, 0.0] for text in texts])
+
+    client.send = nothing
+    with pytest.raises(VectorError, match="vector 1 is zero") as caught:
+        await embeddings.embed_batch(["many good words " * 20, "bad"], split="average")
+    assert caught.value.row == 1
 
 
 async def test_the_error_survives_pickle(picky: Any) -> None:
