@@ -101,6 +101,7 @@ class Lease:
         try:
             assert connection is not None
             with connection.begin():
+                self._link.limit_silence(connection)
                 self.fence = owners.enter(connection, self.owner, who, self._ttl_s)
             self._link.hasten(connection)
             self._entered.set()
@@ -128,6 +129,7 @@ class Lease:
                 connection = self._link.connect()
                 self._link.hasten(connection)
             with connection.begin():
+                self._link.limit_silence(connection)
                 answer = say(connection, self.owner)
         except Exception as error:
             log.debug("the lease in %s was not heard (%s)", self._name, type(error).__name__)

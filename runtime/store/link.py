@@ -27,14 +27,20 @@ LOCK_TIMEOUT_S, LOCK_TOLD_S = 30.0, 4.0
 #: Seconds that a server lets a process with rows locked say nothing (it was frozen, or its host): then it is cut off,
 #: and the others go on.
 MUTE_S = 5.0
-_MUTE = "select set_config('idle_in_transaction_session_timeout', '{:.0f}ms', false)"
+#: The setting for it: of a transaction, so that nothing is left behind with a pooler.
+MUTE = "idle_in_transaction_session_timeout"
 #: What a server says while it stops, starts, has no room (for connections, on its disk), or is a standby: it is away,
-#: and what was asked is no fault.
+#: and what was asked is no fault. Or that it has cut this process off, which said nothing for too long.
 _AWAY = {"57P01", "57P02", "57P03", "53300", "53100", "25006", "25P03"}
 #: A prepared statement is not there, or there already.
 _POOLED = {"26000", "42P05"}
 #: Two transactions met: done again, each goes through.
 MET = {"40001", "40P01"}
+
+
+def mute_for() -> str:
+    """`MUTE_S` as the server reads it."""
+    return f"{1_000 * MUTE_S:.0f}ms"
 
 
 class Link(Protocol):
@@ -53,6 +59,10 @@ class Link(Protocol):
 
     def hasten(self, connection: Connection) -> None:
         """Whoever uses it tries again where the database is busy, and would rather know that soon."""
+        ...
+
+    def limit_silence(self, connection: Connection) -> None:
+        """At a transaction's beginning: where its process says nothing for `MUTE_S`, the server ends it."""
         ...
 
     def drop(self, connection: Connection) -> None:
@@ -94,6 +104,9 @@ class SqliteLink:
         raw.execute(f"PRAGMA busy_timeout={min(LOCK_TOLD_S, LOCK_TIMEOUT_S) * 1000:.0f}")
         raw.close()
 
+    def limit_silence(self, connection: Connection) -> None:
+        return None
+
     def drop(self, connection: Connection) -> None:
         connection.close()
 
@@ -124,17 +137,13 @@ class PostgresLink:
         asyncio.run(greenlet_spawn(work))
 
     def connect(self) -> Connection:
-        connection = self._engine.connect()
-        try:
-            with connection.begin():  # not when connecting: a pooler refuses what it does not know there
-                connection.exec_driver_sql(_MUTE.format(1_000 * MUTE_S))
-        except BaseException:
-            self.drop(connection)
-            raise
-        return connection
+        return self._engine.connect()
 
     def hasten(self, connection: Connection) -> None:
         return None
+
+    def limit_silence(self, connection: Connection) -> None:
+        connection.exec_driver_sql(f"select set_config('{MUTE}', '{mute_for()}', true)")
 
     def drop(self, connection: Connection) -> None:
         with suppress(Exception):  # what is to be let go is broken anyway

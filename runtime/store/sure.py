@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from interlock.errors import StoreError
 
-from .link import Link
+from .link import MUTE, Link, mute_for
 from .place import reason
 
 if TYPE_CHECKING:
@@ -41,12 +41,14 @@ LEFT_BEHIND = timedelta(days=1)
 
 @cache
 def _marking() -> Update:
-    from sqlalchemy import bindparam
+    """With it the server is told, in the same round trip, to cut off a process that is frozen with rows locked."""
+    from sqlalchemy import bindparam, func
 
     from .schema import commits
 
     here = commits.c.writer == bindparam("of")
-    return commits.update().where(here).values(number=bindparam("now"), at=bindparam("when"))
+    told = func.set_config(MUTE, bindparam("mute"), True).is_not(None)
+    return commits.update().where(here, told).values(number=bindparam("now"), at=bindparam("when"))
 
 
 class Sure:
@@ -167,7 +169,7 @@ class Sure:
 
     def _mark(self, connection: Connection) -> bool:
         """Whether the number was written; the row is gone where the server was restored from before this process."""
-        values = {"of": self._writer, "now": self._number, "when": datetime.now(UTC)}
+        values = {"of": self._writer, "now": self._number, "when": datetime.now(UTC), "mute": mute_for()}
         return connection.execute(_marking(), values).rowcount > 0
 
     def _is_committed(self, connection: Connection) -> bool:

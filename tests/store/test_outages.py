@@ -300,33 +300,3 @@ async def test_who_is_frozen_with_rows_locked_keeps_nobody_waiting(
     assert (found, len(tries)) == (11, 2)  # what it had done was undone, and done again once
     for book in books:
         await book.close()
-
-
-async def test_who_is_frozen_with_rows_locked_keeps_nobody_waiting(
-    postgres: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(link, "MUTE_S", 0.05)
-    url = postgres.fresh()
-    books: list[Any] = [await asyncio.to_thread(open_book, url) for _ in range(2)]
-    frozen, other = (book._writer for book in books)
-    await other.run(lambda connection: connection.exec_driver_sql("create table once (x integer)"))
-    await other.run(lambda connection: connection.exec_driver_sql("insert into once values (0)"))
-    has_it, goes_on, tries = asyncio.Event(), threading.Event(), []
-    loop = asyncio.get_running_loop()
-
-    def add(connection: Any) -> None:
-        connection.exec_driver_sql("update once set x = x + 1")
-        tries.append(1)
-        if len(tries) == 1:
-            loop.call_soon_threadsafe(has_it.set)
-            assert goes_on.wait(20)
-
-    adding = asyncio.ensure_future(frozen.run(add))
-    await has_it.wait()
-    await asyncio.wait_for(other.run(lambda c: c.exec_driver_sql("update once set x = x + 10")), 20)
-    goes_on.set()
-    await adding
-    found = await other.read(lambda connection: connection.exec_driver_sql("select x from once").scalar())
-    assert (found, len(tries)) == (11, 2)  # what it had done was undone, and done again once
-    for book in books:
-        await book.close()
