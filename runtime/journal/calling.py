@@ -81,8 +81,8 @@ def _imported(target: str, lacking: str) -> Pipeline[Any, Any]:
     except (Exception, SystemExit) as error:  # a module that is loaded may raise anything
         said = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
         raise NotHereError(
-            f"{lacking}: {target} is not there ({said}). Import it first, as `interlock worker FILE` does, or say where it"
-            f" is now: `interlock runs resume RUN FILE:{name}`"
+            f"{lacking}: {target} is not there ({said}). Import it first, as `interlock worker FILE` does, or say where"
+            f" it is now: `interlock runs resume RUN FILE:{name}`"
         ) from None
     if not isinstance(pipeline, Pipeline):
         raise NotHereError(f"{lacking}: {target} is no pipeline any more")
