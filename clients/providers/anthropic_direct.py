@@ -39,6 +39,10 @@ MOST_CACHE_MARKS = 4
 #: What of a request the endpoint that counts tokens takes.
 COUNTED = frozenset({"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"})
 
+#: What it takes by its bytes. Anything else is an error of the provider's, after it was sent.
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_DOCUMENTS = ("application/pdf",)
+
 _MARK = {"type": "ephemeral"}
 
 STOP_REASONS: Mapping[str, StopReason] = {
@@ -73,6 +77,8 @@ def _source(data: bytes | None, url: str | None, media_type: str) -> dict[str, A
 
 
 def _image(block: ImageBlock) -> dict[str, Any]:
+    if block.data is not None and block.media_type not in _IMAGES:
+        raise refused(f"Anthropic takes no {block.media_type}; images are {', '.join(_IMAGES)}")
     return _marked({"type": "image", "source": _source(block.data, block.url, block.media_type)}, block.cache)
 
 
@@ -83,6 +89,8 @@ def _document(block: DocumentBlock) -> dict[str, Any]:
             source = {"type": "text", "media_type": "text/plain", "data": block.data.decode()}
         except UnicodeDecodeError:
             raise refused(f"the document {block.name!r} is not UTF-8 text") from None
+    elif block.data is not None and block.media_type not in _DOCUMENTS:
+        raise refused(f"Anthropic takes no {block.media_type}; documents are {', '.join(_DOCUMENTS)} and text")
     return _marked({"type": "document", "source": source, "title": block.name}, block.cache)
 
 

@@ -10,11 +10,12 @@ import pytest
 from interlock.admission.outcome import Dimension, OutcomeKind
 from interlock.catalog.pricing import cost
 from interlock.catalog.usage import Usage
-from interlock.clients.conversation import Conversation, ThinkingBlock
+from interlock.clients.conversation import Conversation, DocumentBlock, ImageBlock, TextBlock, ThinkingBlock
 from interlock.clients.options import StreamingMode
 from interlock.clients.response import PieceKind, StopReason
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider, Step
 from interlock.errors import (
+    InvalidRequestError,
     OutputTruncatedError,
     ProviderRefusalError,
     StreamInterruptedError,
@@ -302,3 +303,17 @@ async def test_the_headers_limits_reach_the_permit(bench, anthropic):
         assert reported[Dimension.REQUESTS].limit == 100
         assert reported[Dimension.INPUT_TOKENS].limit == 50_000
         assert reported[Dimension.OUTPUT_TOKENS].remaining <= 10_000
+
+
+@pytest.mark.parametrize(("block", "why"), [
+    (ImageBlock(data=b"x", media_type="image/tiff"), "takes no image/tiff; images are image/jpeg"),
+    (DocumentBlock(data=b"x", media_type="application/zip"), "takes no application/zip; documents are"),
+    (DocumentBlock(data=b"\xff", media_type="text/plain", name="z"), "'z' is not UTF-8 text"),
+], ids=["image", "document", "text"])  # fmt: skip
+@pytest.mark.parametrize("key", ["anthropic-direct", "anthropic-bedrock", "anthropic-bedrock-mantle"])
+async def test_what_it_cannot_take_is_refused_by_name(bench, wires, key, block, why):
+    client, seat = bench.client(wires[key])
+    with pytest.raises(InvalidRequestError, match=why) as caught:
+        await client.single_response(Conversation.of([TextBlock("See."), block]))
+    assert caught.value.sent is False
+    assert (bench.provider.count, seat.permits) == (0, [])
