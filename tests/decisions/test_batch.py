@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from interlock.catalog.words import Kind
 from interlock.clients.simulator import SimulatedProvider, Step
 from interlock.credentials import Chain, EnvironmentStore
 from interlock.decisions import Choice, DecisionBatch, DecisionBatchError, DecisionRequest, Noul
+from interlock.decisions.abstract import AbstractDecisionClient, DecisionAnswer
 from interlock.decisions.gathering import gathered
 from interlock.errors import InvalidRequestError, OutputTruncatedError
 from interlock.runtime import DecisionCall, Job, JobRequirements, JobResources, Runtime, RuntimeSettings
@@ -234,3 +235,36 @@ async def test_the_price_of_all_orders_is_held_against_the_cap(provider: Simulat
             await runtime.run(call, cost_cap="0.0004")
         assert provider.count == 0
         assert (await runtime.run(call, cost_cap="0.01")).requests == 6
+
+
+class Counting(AbstractDecisionClient):
+    """Counts how many of its requests are under way."""
+
+    MOST_QUESTIONS: ClassVar[int | None] = 1
+    running, most = 0, 0
+
+    async def send(self, request: DecisionRequest) -> DecisionAnswer:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.running -= 1
+        return DecisionAnswer(body={"answers": {name: {"type": "noul", "noul": 0.5} for name in request.questions}})
+
+
+@pytest.mark.parametrize(("cap", "most"), [(None, 8), (4, 1)])
+async def test_a_pool_that_counts_calls_has_one_at_a_time_of_a_reservation_for_one(
+    cap: int | None, most: int, make_entry: Any, make_environment: Any, make_seat: Any
+) -> None:
+    request = DecisionRequest("state", {f"q{n}": Noul.of(f"Is it {n}?") for n in range(12)})
+    for ask in ("decide", "decide_batch"):
+        client = Counting(make_entry(), make_environment(limits=Limits(max_concurrent=cap)))
+        seat = make_seat(client.entry)
+        bound = client.bound(seat.binding, seat)
+        if ask == "decide":
+            assert (await bound.decide(request)).requests == 12
+        else:
+            assert (
+                len((await bound.decide_batch([f"state {n}" for n in range(12)], {"q": Noul.of("?")})).responses) == 12
+            )
+        assert client.most == (most if ask == "decide" or cap else 12)
