@@ -17,6 +17,7 @@
     edited         an edited catalog is taken over; levels: what admission has learnt outlives the process
     database       DatabaseProvider, and a job's transaction; threads: synchronous code
     runtime        Runtime; settings: RuntimeSettings; direct: calls without a pipeline; sync: run(job)
+    inside         what modules here that build on an open Runtime need of it
     ledger         from the settings to a shared ledger; statistics: what a Runtime has done so far
     store/         the records, the runs, the journal's rows and the queue, in SQLite or Postgres
     journal/       what every step of a pipeline came to, and how a run that was cut off goes on

@@ -27,6 +27,7 @@ from interlock.embeddings.sending import NAMEABLE_TEXTS, is_of_the_body
 from interlock.errors import InvalidRequestError, UpstreamError
 
 from .context import PipelineContext
+from .inside import dispatcher_of
 from .job import Job
 from .mapping import MapOutcome, MapOutcomes, Mapped, MapPlan
 from .model_calls import EmbeddingCall
@@ -151,7 +152,7 @@ async def embed_corpus(
     def call(some: Sequence[str]) -> EmbeddingCall:
         return EmbeddingCall(some, model=spec, purpose=purpose, truncate=truncate, split=split, **job)
 
-    packer = _Packer[Id](_desk(runtime), spec, cuts=truncate or split is not None, batch_texts=batch_texts)
+    packer = _Packer[Id](dispatcher_of(runtime).desk, spec, cuts=truncate or split is not None, batch_texts=batch_texts)
     feed = _batches(texts, packer, known)
     doubts = _Doubts()
     outcomes = _outcomes(
@@ -301,11 +302,6 @@ async def _looked_up(
                 held = []
     if held:
         yield held
-
-
-def _desk(runtime: Runtime | PipelineContext) -> ModelDesk:
-    dispatcher = runtime._dispatcher if isinstance(runtime, PipelineContext) else runtime._open()
-    return dispatcher.desk
 
 
 def _outcomes(

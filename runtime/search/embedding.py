@@ -15,6 +15,7 @@ from interlock.embeddings.purpose import EmbeddingPurpose
 from interlock.errors import ModelResolutionError, StoreError
 
 from ..corpus import embed_corpus
+from ..inside import dispatcher_of
 from .collection import Collection, NothingAnewError
 from .documents import CollectionInfo, Document, Hit, VectorModel, command_again, fields_text, require_same
 
@@ -186,7 +187,7 @@ async def search_documents(
 def embedding_entry(runtime: Runtime, model: ModelSpec | str | None) -> ModelEntry:
     """What would embed now. ModelResolutionError where nothing can."""
     spec = model if isinstance(model, ModelSpec) else ModelSpec(model, kind=Kind.EMBEDDINGS)
-    return runtime._open().desk.bind(spec, 0, exact=True).entry
+    return dispatcher_of(runtime).desk.bind(spec, 0, exact=True).entry
 
 
 async def _require_model(runtime: Runtime, collection: Collection, entry: ModelEntry) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, StoreError
 
+from ..inside import dispatcher_of
 from ..journal.calling import NotHereError, pipeline_of
 from ..journal.protocol import RecordedRun
 from ..store.queue import Lacking, Left
@@ -136,7 +137,7 @@ class Worker:
 
     async def _claim(self, most: int) -> int | None:
         """How many were there to claim; None where the store did not say."""
-        self._lost = self._lost or self._runtime._open().lost
+        self._lost = self._lost or dispatcher_of(self._runtime).lost
         if self._lost is not None:
             self.stop()
             return None
