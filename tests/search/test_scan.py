@@ -56,6 +56,16 @@ def test_steps_and_memory_find_what_brute_force_finds(sizes: list[int], seed: in
     assert len(left) == len(set(left)) >= min(20, len(keys) - len(gone))
 
 
+def test_what_has_gone_keeps_nothing_out_that_is_there() -> None:
+    question, vectors = unit(np.ones(12)), some(40, width=12)[1]
+    order = [index for index, _ in brute_force(vectors, question, 40)]
+    held = HeldVectors()
+    assert held.add([(np.arange(30), vectors[order[:30]])], most=10**6)
+    held.keep_only(range(20, 30))
+    assert held.add([(np.arange(30, 40), vectors[order[30:]])], most=10**6)
+    assert set(range(20, 25)) <= set(held.candidates(question, 5)) <= set(range(20, 40))
+
+
 def test_an_older_numpy_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     _, vectors = some(300, width=100)
     new = scan.dots(vectors, vectors[0])
@@ -80,6 +90,8 @@ def test_columns_that_are_zero_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -
 async def test_what_does_not_fit_into_memory_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "BLOCK_ROWS", 600)
     documents, vectors = some(1_500, width=1_000)
+    tried, add = [], HeldVectors.add
+    monkeypatch.setattr(HeldVectors, "add", lambda *given, **named: tried.append(1) or add(*given, **named))
     async with await opened(tmp_path / "docs.db", hold_mb=1) as collection:  # 1.5 MB in bytes
         await collection.add(documents, vectors, model="m")
         for at in (3, 1_400):
@@ -87,6 +99,7 @@ async def test_what_does_not_fit_into_memory_is_read(tmp_path: Path, monkeypatch
         assert collection.held_bytes == 0
         await collection.delete([f"d{number}" for number in range(1_000)])
         assert (await collection.search(vectors[1_400], k=1))[0].id == "d1400"
+        assert len(tried) == 1
     async with await opened(tmp_path / "docs.db", hold_mb=1) as collection:  # and what is left does
         assert (await collection.search(vectors[1_400], k=1))[0].id == "d1400"
         assert collection.held_bytes == 500 * (1_000 + OF_A_ROW)
