@@ -298,6 +298,13 @@ def _can_be_written(value: Any) -> bool:
     return True
 
 
+def apart(total: Any, *within: Any) -> int | None:
+    """A count without those that are inside it. None where it is none itself."""
+    if not _is_count(total):
+        return None
+    return max(int(total) - sum(int(part) for part in within if _is_count(part)), 0)
+
+
 def _is_count(value: Any) -> bool:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= MOST_TOKENS:
         return False

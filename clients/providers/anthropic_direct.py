@@ -301,6 +301,8 @@ def _settle_marks(wire: dict[str, Any], ask: Ask) -> None:
 def _begin_block(index: int, block: Any, draft: Draft) -> Sequence[Piece]:
     kind = block["type"]
     piece: Piece | None = None
+    passed_over: set[Any] = draft.notes.setdefault("passed_over", set())
+    passed_over.discard(index)
     if kind == "text":
         piece = draft.text(index, block.get("text") or "")
     elif kind == "thinking":
@@ -310,12 +312,16 @@ def _begin_block(index: int, block: Any, draft: Draft) -> Sequence[Piece]:
         draft.redacted(index, block.get("data"))
     elif kind == "tool_use":
         draft.tool(index, id=block.get("id"), name=block.get("name"), arguments=block.get("input"))
+    else:  # of a tool that the provider runs itself: no block of ours
+        passed_over.add(index)
     return () if piece is None else (piece,)
 
 
 def _delta(index: int, delta: Any, draft: Draft) -> Sequence[Piece]:
     kind = delta["type"]
     piece: Piece | None = None
+    if index in draft.notes.get("passed_over", ()):
+        return ()
     if kind == "text_delta":
         piece = draft.text(index, delta["text"])
     elif kind == "input_json_delta":

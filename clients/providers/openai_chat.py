@@ -165,7 +165,9 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
             return ()
         if not isinstance(choices, list):
             raise TypeError("choices is no list")
-        return [piece for choice in choices if choice.get("index") in (0, None) for piece in read_choice(choice, draft)]
+        return [
+            piece for choice in choices if choice.get("index") in (0, "0", None) for piece in read_choice(choice, draft)
+        ]
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

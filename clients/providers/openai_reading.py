@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.errors import TransientUpstreamError
 
-from ..answer import Draft
+from ..answer import Draft, apart
 from ..response import Piece, StopReason
 
 FINISH_REASONS: Mapping[str, StopReason] = {
@@ -71,10 +71,9 @@ def read_usage(usage: Any, draft: Draft) -> None:
     prompt, details = usage.get("prompt_tokens"), usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     read, wrote = details.get("cached_tokens"), details.get("cache_write_tokens")
-    within = sum(value for value in (read, wrote) if isinstance(value, int))
     inner = usage.get("completion_tokens_details")
     draft.count(
-        input_tokens=max(prompt - within, 0) if isinstance(prompt, int) and not isinstance(prompt, bool) else None,
+        input_tokens=apart(prompt, read, wrote),
         output_tokens=usage.get("completion_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=wrote,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..answer import Draft
+from ..answer import Draft, apart
 from ..response import Piece, StopReason
 
 INCOMPLETE: Mapping[str, StopReason] = {"max_output_tokens": StopReason.MAX_TOKENS}
@@ -145,9 +145,8 @@ def _count(usage: Any, draft: Draft) -> None:
     given, made = usage.get("input_tokens_details"), usage.get("output_tokens_details")
     given, made = given if isinstance(given, dict) else {}, made if isinstance(made, dict) else {}
     read, wrote, total = given.get("cached_tokens"), given.get("cache_write_tokens"), usage.get("input_tokens")
-    within = sum(value for value in (read, wrote) if isinstance(value, int))
     draft.count(
-        input_tokens=max(total - within, 0) if isinstance(total, int) and not isinstance(total, bool) else None,
+        input_tokens=apart(total, read, wrote),
         output_tokens=usage.get("output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=wrote,

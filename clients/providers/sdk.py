@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import ssl
 from abc import abstractmethod
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -417,15 +418,24 @@ def read_json(content: bytes) -> Any:
 
 
 class _Noticed(httpx2.AsyncByteStream):
-    """A response's bytes, each arrival of which is noticed: pings count, although the SDK swallows them."""
+    """A response's bytes, each arrival of which is noticed: pings count, although the SDK swallows them. A byte order
+    mark is no part of them: an SDK would pass over the first event for it."""
 
     def __init__(self, inner: Any, alive: Callable[[], None]) -> None:
         self._inner, self._alive = inner, alive
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        held: bytes | None = b""  # what may be the beginning of a mark; None: the beginning is over
         async for chunk in self._inner:
             self._alive()
-            yield chunk
+            if held is not None:
+                chunk = held + chunk
+                held = chunk if len(chunk) < len(BOM_UTF8) and BOM_UTF8.startswith(chunk) else None
+                chunk = b"" if held is not None else chunk.removeprefix(BOM_UTF8)
+            if chunk:
+                yield chunk
+        if held:
+            yield held
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -217,6 +217,13 @@ def test_usage_keeps_the_last_value_of_each_field():
             Usage(input_tokens=50, output_tokens=1, cache_read_tokens=20, cache_write_tokens=30),
         ),
         ({"prompt_tokens": None, "completion_tokens": 1}, Usage(output_tokens=1)),
+        ({"prompt_tokens": -5, "completion_tokens": 1}, Usage(output_tokens=1)),
+        ({"prompt_tokens": True, "completion_tokens": 1}, Usage(output_tokens=1)),
+        ({"prompt_tokens": 5.0, "completion_tokens": 2.0}, Usage(input_tokens=5, output_tokens=2)),
+        (
+            {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": -7}},
+            Usage(input_tokens=5, output_tokens=2),
+        ),
         ({}, None),
         (None, None),
         ([], None),

@@ -305,6 +305,32 @@ async def test_the_headers_limits_reach_the_permit(bench, anthropic):
         assert reported[Dimension.OUTPUT_TOKENS].remaining <= 10_000
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_what_the_provider_runs_itself_is_no_call_of_the_callers(bench, anthropic, streamed):
+    """A search that `provider_options` asked for: its blocks are passed over, whole or in pieces."""
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    asks = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"q":1}'}}
+    begun = [
+        {"type": "content_block_start", "index": at, "content_block": one} for at, one in enumerate((search, found))
+    ]
+    events = [
+        start(input_tokens=9),
+        begun[0],
+        asks,
+        begun[1],
+        *text("Found.", 2),
+        stop(usage={"output_tokens": 3}),
+        END,
+    ]
+    body = {"type": "message", "model": "m", "content": [search, found, {"type": "text", "text": "Found."}],
+            "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 3}}  # fmt: skip
+    client, _ = bench.client(anthropic)
+    bench.script(Step.events(*events) if streamed else Step.body(body))
+    response = await asked(client, "Look.", streamed=streamed)
+    assert (response.text, response.tool_calls) == ("Found.", ())
+
+
 @pytest.mark.parametrize(("block", "why"), [
     (ImageBlock(data=b"x", media_type="image/tiff"), "takes no image/tiff; images are image/jpeg"),
     (DocumentBlock(data=b"x", media_type="application/zip"), "takes no application/zip; documents are"),

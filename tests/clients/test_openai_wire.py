@@ -352,3 +352,17 @@ async def test_a_server_that_takes_the_schema_beside_json_object(bench):
     beside = written({"response_format": "json_object"}, int)
     assert beside == {"type": "json_object", "schema": usual["json_schema"]["schema"]}
     assert written({"response_format": "json_object"}, None) is None
+
+
+async def test_an_index_that_is_text_is_an_index(bench, openai):
+    client, _ = bench.client(openai)
+    first, last = (json.dumps({**event, "choices": [{**event["choices"][0], "index": "0"}]})
+                   for event in map(json.loads, (chunk("Hi."), chunk(None, "stop"))))  # fmt: skip
+    bench.script(Step.events(first, last, DONE))
+    assert (await client.stream_response("Hello.").finish()).text == "Hi."
+
+
+async def test_b28_a_byte_order_mark_costs_no_event(bench, openai):
+    client, _ = bench.client(openai)
+    bench.script(Step.events(b"\xef\xbb\xbfdata: " + chunk("Hi.", "stop").encode() + b"\n\n", DONE))
+    assert (await client.stream_response("Hello.").finish()).text == "Hi."
