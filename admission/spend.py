@@ -230,6 +230,7 @@ class SpendGate:
                     held=str(purse.held),
                     ask=str(hold.ask),
                     currency=cap.currency,
+                    name=cap.name,
                 )
         return None
 

@@ -28,12 +28,13 @@ from .catalog import load_catalog
 from .configuring import checked_cap, configured, dispose
 from .lines import Line, check, complain, read_lines
 from .target import load_function, load_module, load_pipeline
+from .telling import told
 
 #: Runs put there with one transaction.
 AT_ONCE = 1_000
 #: Seconds between two lines about how it goes.
 TELL_EVERY_S = 10.0
-#: The exit code of `interlock worker --until-empty` where runs stay in the queue.
+#: The exit code of `interlock worker --until-empty` where runs stay in the queue, and of one that spent what it may.
 RUNS_LEFT = 3
 
 
@@ -111,7 +112,7 @@ class WorkerOptions:
 
 def work(options: WorkerOptions) -> int:
     """The exit code: 0 where it ended as it was asked to, 1 where this process was given up by the others, 3 where it
-    was to empty the queue and has not."""
+    was to empty the queue and has not, or stopped at its cost cap."""
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("interlock").setLevel(logging.DEBUG if options.verbose else logging.WARNING)
     checked_cap(options.max_cost)
@@ -157,11 +158,13 @@ async def _serve(options: WorkerOptions, settings: RuntimeSettings) -> int:
             if worker.failed:
                 look = _look("failed", settings.store)
                 print(f"`{look}` names what failed, `interlock runs show` says why.", file=sys.stderr)
+            if worker.capped is not None:
+                print(f"Stopped at the cost cap: {told(worker.capped)}. Others may go on.", file=sys.stderr)
             for sentence in _of_what_is_left(worker.left or Left(), settings.store):
                 print(sentence, file=sys.stderr)
     finally:
         await dispose(settings)
-    return RUNS_LEFT if worker.left is not None and worker.left.queued else 0
+    return RUNS_LEFT if worker.capped is not None or (worker.left is not None and worker.left.queued) else 0
 
 
 def _of_what_is_left(left: Left, store: str) -> Iterator[str]:

@@ -91,6 +91,8 @@ def _from_name(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             file = f"{name.replace('.', '/')}.py"
+            if ":" in name:
+                raise ConfigurationError(f"{name!r} names no module: write {name.partition(':')[0]} alone") from None
             raise ConfigurationError(
                 f"there is no module {name!r}, here or among what is installed: for a file write {file}"
             ) from None

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, StoreError
+from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, SpendCapExceededError, StoreError
 
 from ..inside import dispatcher_of
 from ..journal.calling import NotHereError, pipeline_of
 from ..journal.protocol import RecordedRun
+from ..opened import DEPLOYMENT
 from ..store.queue import Lacking, Left
 from ..uncancelled import uncancelled
 from .waking import Waker
@@ -71,7 +72,8 @@ class Worker:
 
     `stuck`: runs that heed neither a request nor a cancellation, or whose end cannot be written because the store is
     away. They are still this process's when `serve` is over, and others have them once it has ended.
-    `left`: what it left behind, where it ended because it could claim nothing more (`until_empty`).
+    `left`: what it left behind, where it ended because it could claim nothing more (`until_empty`). `capped`: the first
+    run that failed for the cap of the whole Runtime; with it the worker stops, and what others could pay for stays.
     """
 
     def __init__(self, runtime: Runtime, settings: WorkerSettings | None = None) -> None:
@@ -84,6 +86,7 @@ class Worker:
         self._lacking: dict[Lacking, float] = {}  # until when
         self.stuck: tuple[str, ...] = ()
         self.left: Left | None = None
+        self.capped: SpendCapExceededError | None = None
         self._lost: LeaseLostError | None = None
         self.claimed = self.done = self.failed = 0
 
@@ -243,6 +246,9 @@ class Worker:
                 self._lost = error
                 self.stop()
             return
+        if isinstance(error, SpendCapExceededError) and error.name == DEPLOYMENT:
+            self.capped = self.capped or error
+            self.stop()  # whatever it claimed would fail likewise
         self.done += error is None
         self.failed += error is not None
         if self.settings.ended is not None:

@@ -110,13 +110,19 @@ class AdmissionTimeoutError(AdmissionError):
 
 
 class SpendCapExceededError(AdmissionError):
-    """Spent plus this call's worst price would pass the cap. All four amounts are in `currency`, as decimal text."""
+    """Spent plus this call's worst price would pass the cap. All four amounts are in `currency`, as decimal text.
+    `name` is the cap's: "deployment" is that of a whole Runtime."""
 
     code = "spend_cap_exceeded"
 
-    def __init__(self, message: str, *, cap: str, spent: str, held: str, ask: str, currency: str) -> None:
+    name = ""
+
+    def __init__(
+        self, message: str, *, cap: str, spent: str, held: str, ask: str, currency: str, name: str = ""
+    ) -> None:
         super().__init__(message)
         self.cap, self.spent, self.held, self.ask, self.currency = cap, spent, held, ask, currency
+        self.name = name
 
 
 # Upstream: what a provider did, or why it could not be called.

@@ -53,3 +53,11 @@ def test_a_missing_extra_is_named_once_and_nothing_is_written(folder: Any, monke
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "interlock: the simulated provider needs uvicorn: pip install 'interlock[simulator]'\n"
     assert "out.jsonl" not in folder.names()
+
+
+def test_a_worker_takes_modules_and_says_so(folder: Any) -> None:
+    done = folder.call("worker", "pipelines_of_test.py:triage")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "interlock: 'pipelines_of_test.py:triage' names no module: write pipelines_of_test.py alone\n",
+    )

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from worker import queued_work as work
-from worker.test_worker import ask, run_until_empty, settings, status
+from worker.test_worker import CATALOG, ask, run_until_empty, settings, status
 
 from interlock import Runtime
+from interlock.clients.simulator import SimulatedProvider
 from interlock.errors import StoreError
 from interlock.runtime.store.queue import Left
 from interlock.runtime.worker import Worker, WorkerSettings
@@ -93,3 +94,21 @@ async def test_what_a_process_had_that_has_just_died_is_not_left(
         await dying.__aexit__(None, None, None)
         await worker.serve()
         assert (await status(runtime, run_id), worker.left) == ("succeeded", Left())
+
+
+async def test_a_worker_that_has_spent_what_it_may_leaves_the_rest_to_others(tmp_path: Path) -> None:
+    with SimulatedProvider().in_thread() as provider:
+        catalog = tmp_path / "catalog.yaml"
+        priced = CATALOG.format(url=provider.base_url, rpm=6_000).replace(
+            "limits:", "prices: {input: 1, output: 5}, limits:"
+        )
+        catalog.write_text(priced)
+        place = {"store": f"sqlite:///{tmp_path}/s.db", "catalog": catalog}
+        async with Runtime(settings(**place, cost_cap="0.0000001")) as poor:
+            first = await poor.enqueue(work.says("one"), priority=1)
+            second = await poor.enqueue(work.says("two"))
+            worker = await run_until_empty(poor, concurrency=1)
+            assert [await status(poor, each) for each in (first, second)] == ["failed", "queued"]
+            assert worker.capped is not None
+        async with Runtime(settings(**place)) as rich:
+            assert (await run_until_empty(rich)).done == 1
