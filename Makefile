@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 PYTEST_ARGS ?= -n auto
 AIMOCK := @copilotkit/aimock@1.43.0
 
-.PHONY: help demo test test-local-model check bench clean
+.PHONY: help demo test test-ready test-local-model check check-ready check-form check-mypy check-pyright bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,23 +22,34 @@ help:
 demo: $(VENV)/.demo
 	@$(VENV)/bin/interlock demo
 
-test: $(VENV)/.test $(VENV)/.third-party $(VENV)/.aimock
+test: test-ready
 	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-ready: $(VENV)/.test $(VENV)/.third-party $(VENV)/.aimock
 
 # Serves the model, runs the tests against it and stops it; the environment of the server is its own.
 test-local-model: $(VENV)/.test $(VENV)/.local-model
 	@$(PY) -m pytest -m local_model tests/local_model $(PYTEST_ARGS)
 
-check: $(VENV)/.check $(VENV)/.test
+# Its parts can run side by side: make -j 2 check.
+check: check-form check-mypy check-pyright
+
+check-ready: $(VENV)/.check
+
+check-form: check-ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy examples
-	$(VENV)/bin/pyright --project pyproject.toml --pythonpath $(PY)
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/test_layout.py
 	$(PY) .ci/check_lengths.py
 	$(PY) .ci/check_listings.py
+
+check-mypy: check-ready
+	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy examples
+
+check-pyright: check-ready
+	$(VENV)/bin/pyright --project pyproject.toml --pythonpath $(PY)
 
 bench: $(VENV)/.bench
 	@$(PY) -m benchmarks
@@ -70,6 +81,8 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.pip
 $(VENV)/.test $(VENV)/.check $(VENV)/.bench: $(VENV)/.%: pyproject.toml constraints.txt $(VENV)/.demo
 	@$(PIP) --group $*
 	@touch $@
+
+$(VENV)/.check: $(VENV)/.test
 
 # Servers that nobody here wrote, for tests/clients/third_party: in an environment of their own inside this one, because
 # their pins are not ours. Without npm the tests that need it are skipped, except in CI.
