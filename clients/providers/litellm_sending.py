@@ -17,6 +17,7 @@ import httpx
 import httpx2
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
+from .last_event import LastEvent, is_event_stream
 from .litellm_reading import Overheard
 from .sdk import _Noticed
 
@@ -62,6 +63,8 @@ class Answers:
         self._kept.append(response)
         if self._alive is not None:
             response.stream = _Noticed(response.stream, self._alive)
+            if is_event_stream(response.headers):
+                response.stream = LastEvent(response.stream)
         if "content-encoding" not in response.headers:
             response.stream = self._watched = _Watched(response.stream, self.overheard.feed)
 

@@ -40,6 +40,7 @@ from ..first_byte import on_request
 from ..listing import NeededCredential
 from ..writing import checked_url
 from .error_body import read_error_body
+from .last_event import LastEvent, is_event_stream
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
 CONNECT_TIMEOUT_S = 15.0
@@ -201,6 +202,8 @@ class SdkChatClient(AbstractLLMClient):
             await response.aread()
             return self._unstreamed(self._reply(response))
         response.stream = _Noticed(response.stream, alive)
+        if is_event_stream(response.headers):
+            response.stream = LastEvent(response.stream)
         self._note_accepted(response)
         return WireStream(
             events=events,

@@ -106,7 +106,9 @@ async def test_what_was_reserved_is_what_is_sent(bench, wire):
 @pytest.mark.parametrize("framing", [
     Framing(line_ending="\r\n"), Framing(line_ending="\r"), Framing(bytes_per_write=1), Framing(bytes_per_write=3),
     Framing(comments=True), Framing(space_after_colon=False), Framing(bom=True), Framing(bom=True, bytes_per_write=1),
-], ids=["crlf", "cr", "one-byte", "three-bytes", "comments", "no-space", "bom", "bom-in-bytes"])  # fmt: skip
+    Framing(final_blank_line=False), Framing(final_blank_line=False, line_ending="\r\n", bytes_per_write=1),
+], ids=["crlf", "cr", "one-byte", "three-bytes", "comments", "no-space", "bom", "bom-in-bytes", "no-end",
+        "no-end-in-bytes"])  # fmt: skip
 async def test_b28_sse_line_splitting(bench, wire, framing):
     text = "a\u2028b\u0085c\u2029 漢字 🙂 end"
     client, _ = bench.client(wire)
