@@ -2,9 +2,10 @@
 
 With each beat it reads what others want of this process's runs (a cancel, a pause): within 5 s with the usual TTL.
 
-While the store cannot be reached nothing is given up: whether the owner still lives is the store's to say. Once it says
-no (it was frozen for longer than its TTL, say), `on_lost` is called, once, from the thread; what the process still
-writes into the journal is refused by then.
+While the store cannot be reached nothing is given up: whether the owner still lives is the store's to say. One who has
+tried all along and was not let in (a server away, a file locked, a full disk) lives on when it is back, unless somebody
+has given it up by then. Once the store says no (it was frozen for longer than its TTL, say), `on_lost` is called, once,
+from the thread; what the process still writes into the journal is refused by then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock.errors import LeaseLostError
@@ -31,13 +33,6 @@ log = logging.getLogger("interlock.runtime")
 BEATS = 4
 
 
-def _beat(connection: Connection, owner: str) -> tuple[bool, Mapping[str, Wanted]]:
-    from . import owners
-    from .run_changes import wanted
-
-    return owners.beat(connection, owner), wanted(connection, owner)
-
-
 class Lease:
     """`start` registers and begins to beat; `stop` leaves. Both block, and are called in a thread."""
 
@@ -52,6 +47,7 @@ class Lease:
         self._lock = threading.Lock()
         self._ending, self._entered = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
+        self._tried, self._trying, self._in_vain = monotonic(), False, False
         self._thread = threading.Thread(target=self._run, name="interlock-lease", daemon=True)
 
     def start(self) -> None:
@@ -61,6 +57,18 @@ class Lease:
         if self._failure is not None:
             self._thread.join()
             raise self._failure
+
+    @property
+    def kept_out(self) -> bool:
+        """Whether it has tried all along, and in vain: that nobody has heard of it is the store's doing."""
+        return self._in_vain and (self._trying or monotonic() - self._tried < self._ttl_s)
+
+    def come_back(self, connection: Connection) -> None:
+        """Before anything else is written: the store is back, and the next beat may be long in coming."""
+        from . import owners
+
+        if self.kept_out:
+            owners.come_back(connection, self.owner)
 
     def on_lost(self, listener: Callable[[LeaseLostError], None]) -> None:
         """Call `listener`, once, from the thread that finds out; at once where that has been."""
@@ -106,7 +114,7 @@ class Lease:
             self._link.hasten(connection)
             self._entered.set()
             while not self._ending.wait(self._ttl_s / BEATS):
-                connection, heard = self._try(connection, _beat)
+                connection, heard = self._try(connection, self._beat)
                 if heard is None:
                     continue
                 living, wanted = heard
@@ -114,16 +122,25 @@ class Lease:
                     self._is_lost()
                     return
                 self._tell(wanted)
-            self._try(connection, owners.leave)
+            connection, _ = self._try(connection, owners.leave)  # one that was made anew is closed, too
         finally:
             if connection is not None:
                 connection.close()
             self._link.dispose()
 
+    def _beat(self, connection: Connection, owner: str) -> tuple[bool, Mapping[str, Wanted]]:
+        from . import owners
+        from .run_changes import wanted
+
+        living = owners.beat(connection, owner) or (self.kept_out and owners.come_back(connection, owner))
+        return living, wanted(connection, owner)
+
     def _try(
         self, connection: Connection | None, say: Callable[[Connection, str], T]
     ) -> tuple[Connection | None, T | None]:
         """Say it, once; the connection to go on with and the answer, None where there was none."""
+        in_time = monotonic() - self._tried < self._ttl_s  # else it was frozen, whatever has kept it out before
+        self._in_vain, self._trying = self._in_vain and in_time, True
         try:
             if connection is None:
                 connection = self._link.connect()
@@ -133,9 +150,13 @@ class Lease:
                 answer = say(connection, self.owner)
         except Exception as error:
             log.debug("the lease in %s was not heard (%s)", self._name, type(error).__name__)
+            self._in_vain = in_time
             if connection is not None:
                 self._link.drop(connection)
             return None, None
+        finally:
+            self._tried, self._trying = monotonic(), False
+        self._in_vain = False
         return connection, answer
 
     def _tell(self, wanted: Mapping[str, Wanted]) -> None:

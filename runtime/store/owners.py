@@ -92,6 +92,14 @@ def beat(connection: Connection, owner: str) -> bool:
     return connection.execute(statement).rowcount > 0
 
 
+def come_back(connection: Connection, owner: str) -> bool:
+    """Live on, however long nobody could hear of it, if nobody has given it up: for one who has tried all along and was
+    not let in. Who was frozen must not."""
+    now, epoch = _clock(connection)
+    kept = and_(owners.c.owner == owner, owners.c.lost == false(), owners.c.epoch == epoch)
+    return connection.execute(owners.update().where(kept).values(seen=now)).rowcount > 0
+
+
 def leave(connection: Connection, owner: str) -> None:
     """Its process ends in good order: what it has is anybody's at once."""
     connection.execute(owners.update().where(owners.c.owner == owner).values(lost=True))

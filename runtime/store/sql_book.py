@@ -40,7 +40,7 @@ class SqlBook:
         self.owner, self._lease = owner, lease
         self._insert_call = insert_call(place.kind)
         self._upsert_run = upsert_run(place.kind)
-        self._writer = Writer(link, place.name, lost_claims)
+        self._writer = Writer(link, place.name, lost_claims, None if lease is None else lease.come_back)
         self.journal = SqlJournal(self._writer, place.kind, self._call_row, owner)
         self.queue = SqlQueue(self._writer, place.kind, owner, self.journal)
         #: Levels that are queued and not written yet, by whose they are.

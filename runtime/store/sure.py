@@ -54,8 +54,8 @@ def _marking() -> Update:
 class Sure:
     """The connection of one writer's thread, made anew when it is lost."""
 
-    def __init__(self, link: Link, name: str) -> None:
-        self._link, self._name = link, name
+    def __init__(self, link: Link, name: str, first: Callable[[Connection], None] | None = None) -> None:
+        self._link, self._name, self._first = link, name, first
         self._connection: Connection | None = None
         self._writer, self._number, self._known = uuid4().hex, 0, False
         self._hurry = threading.Event()
@@ -104,6 +104,8 @@ class Sure:
         connection.execution_options(interlock_read=reads)
         if reads or not self._link.numbers:
             with connection.begin():
+                if not reads:
+                    self._begin(connection)
                 answer.append(work(connection))
             return
         if again and self._known and self._is_committed(connection):
@@ -114,8 +116,13 @@ class Sure:
             with connection.begin():
                 self._known = self._mark(connection)
                 if self._known:
+                    self._begin(connection)
                     answer.append(work(connection))
                     return
+
+    def _begin(self, connection: Connection) -> None:
+        if self._first is not None:
+            self._first(connection)
 
     def close(self) -> None:
         if self._known and self.gave_up is None:

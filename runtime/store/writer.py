@@ -39,14 +39,21 @@ MOST_QUEUED = 10_000
 class Writer:
     """Runs statements against one database in one thread. `close` commits what is queued and joins the thread.
 
-    `check` says which of the claims that rows are written by are no longer good.
+    `check` says which of the claims that rows are written by are no longer good. `first` is called in each transaction
+    that writes, before its work.
     """
 
-    def __init__(self, link: Link, name: str, check: Check = none_are_lost) -> None:
+    def __init__(
+        self,
+        link: Link,
+        name: str,
+        check: Check = none_are_lost,
+        first: Callable[[Connection], None] | None = None,
+    ) -> None:
         self._link, self._name, self._check = link, name, check
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._closed = False
-        self._sure = Sure(link, name)
+        self._sure = Sure(link, name, first)
         self._next_room: asyncio.Future[None] | None = None
         #: Commits made: rows per commit is what a look at the grouping needs.
         self.groups = 0

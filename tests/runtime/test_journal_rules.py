@@ -80,7 +80,7 @@ async def test_another_pipeline_version_or_argument_under_the_same_id_is_refused
     for job, said in (
         (newer(), "version ''.*version '2'"),
         (other(), "three, not of other"),
-        (three("y"), "arguments"),
+        (three("y"), "'r' was begun with other arguments"),
     ):
         with pytest.raises(ReplayMismatchError, match=said):
             await run_on(world, left, job)

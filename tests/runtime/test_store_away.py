@@ -79,6 +79,31 @@ async def test_calls_that_belong_to_no_run_wait_with_those_that_do(world: Any, f
         assert len(await world.until(runtime.calls())) == 2 + 50 + 100
 
 
+async def test_nothing_is_sent_before_its_intent_is_written_and_who_waits_for_that_can_be_stopped(
+    world: Any, file: Path
+) -> None:
+    gate = asyncio.Event()
+
+    @pipeline
+    async def gated(ctx: PipelineContext) -> None:
+        await gate.wait()
+        await ctx.run(ask("one"))
+
+    async with world.runtime(store=f"sqlite:///{file}", lease_s=100) as runtime:
+        handle = runtime.submit(gated(), run_id="r")
+        await world.until(writer_of(runtime).put(()))
+        with locked(file):
+            gate.set()
+            await until_away(world, runtime)
+            assert (world.provider.count, len(runtime._dispatcher.live)) == (0, 2)
+            at_s = world.clock.now()
+            handle.cancel()
+            with pytest.raises(JobCancelledError):
+                await asyncio.wait_for(handle.wait(), 20)
+            assert world.clock.now() == at_s, "no grace has to pass"
+        assert world.provider.count == 0
+
+
 async def test_whoever_stops_waiting_is_let_go_and_what_it_did_is_written_all_the_same(world: Any, file: Path) -> None:
     world.provider.always = lambda seen: world.step(latency_s=1_000.0)
     async with world.runtime(store=f"sqlite:///{file}", lease_s=100) as runtime:

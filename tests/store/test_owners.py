@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -193,3 +194,47 @@ async def test_a_lease_whose_thread_fails_is_lost_and_says_so(store_url: str, mo
         assert len(lost) == 1
     finally:
         await book.close()
+
+
+async def test_b34_who_was_kept_out_and_tried_all_along_lives_on_unless_it_was_given_up(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, real = threading.Barrier(2), owners.beat
+
+    def fails(connection: Connection, _: str) -> None:
+        with suppress(threading.BrokenBarrierError):
+            tried.wait(30)
+        connection.exec_driver_sql("select of_nothing")
+
+    book = await asyncio.to_thread(open_book, store_url, ttl_s=2)
+    lease = book._lease
+    assert lease is not None
+    claim, made = book.journal.create(HEAD, owner=book.owner)
+    await made
+    monkeypatch.setattr(owners, "beat", fails)
+    await asyncio.to_thread(tried.wait, 30)
+    await asyncio.to_thread(tried.wait, 30)  # the first has failed by now
+    tried.abort()
+    assert lease.kept_out
+    intent = Intent(step_id="0", fingerprint="", job="j", attempt=1, at=HEAD.started_at)
+    grows_old(store_url, book.owner, ttl_s=1.0)
+    await book.journal.intend(claim, intent)
+    assert lease.lost is None
+    grows_old(store_url, book.owner, ttl_s=0.001)
+    assert ask(store_url, lambda c: owners.give_up(c, book.owner))
+    with pytest.raises(LeaseLostError):
+        await book.journal.intend(claim, intent)
+    lease._tried -= 100  # it was frozen: others may have come and gone
+    assert not lease.kept_out
+    monkeypatch.setattr(owners, "beat", real)
+    await book.close()
+
+
+def test_who_was_given_up_does_not_come_back(store_url: str) -> None:
+    upgrade_store(store_url)
+    ask(store_url, lambda c: owners.enter(c, "a", NOBODY))
+    grows_old(store_url, "a", ttl_s=0.001)
+    assert ask(store_url, lambda c: owners.come_back(c, "a"))
+    grows_old(store_url, "a", ttl_s=0.001)
+    assert ask(store_url, lambda c: owners.give_up(c, "a"))
+    assert not ask(store_url, lambda c: owners.come_back(c, "a"))
