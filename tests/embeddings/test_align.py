@@ -50,6 +50,7 @@ def test_b25_reordered_results_are_put_back() -> None:
         ([0, 1, 2, True], "index is True"),
         ([0, 1, 2, 3.0], "index is 3.0"),
         ([0, 1, 2, "٣"], "index is"),
+        ([0, 1, 2, "9" * 5_000], "index is"),
     ],
 )
 def test_b25_gaps_and_duplicates_are_malformed_and_may_be_asked_again(indexes: list[Any], why: str) -> None:

@@ -93,6 +93,13 @@ async def test_a_request_that_is_refused_whatever_it_holds_is_given_up_soon(pick
     assert len(client.seen) <= 9  # down to one text, and the last one to compare
 
 
+async def test_a_few_requests_that_are_all_refused_keep_the_providers_error(picky: Any) -> None:
+    _, embeddings, _ = picky(range(3), max_batch_items=1)
+    with pytest.raises(InvalidRequestError, match=r"^input is not acceptable") as caught:
+        await embeddings.embed_batch(["0", "1", "2"])
+    assert not isinstance(caught.value, TextRefusedError)
+
+
 async def test_very_many_refused_texts_are_bounded(picky: Any) -> None:
     client, embeddings, _ = picky(range(1, 512, 2))
     with pytest.raises(TooManyRefusedError, match="smaller batches, or set the entry's max_batch_items"):

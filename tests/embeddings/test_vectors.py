@@ -115,6 +115,19 @@ def test_b25_base64_and_numbers_read_the_same(row: Any) -> None:
     np.testing.assert_array_equal(read_row([float(x) for x in row]), row)
 
 
+@pytest.mark.parametrize("text", ["AACAPw=", "AACAPw==*", "AACAPw", "AACA", "\u00e9AAA"])
+def test_b25_text_that_is_no_base64_of_float32_is_named(text: str) -> None:
+    with pytest.raises(VectorError, match="vector 3 is") as caught:
+        read_row(text, 3)
+    assert caught.value.row == 3
+
+
+@pytest.mark.parametrize("off", [1e-4, 1e-5, 2e-6, -2e-6, -1e-5])
+def test_b31_a_length_that_is_nearly_one_becomes_one(off: float) -> None:
+    rows = np.full((1, 64), 0.125 * (1 + off), dtype=np.float32)
+    assert abs(np.linalg.norm(normalise(rows)[0].astype(np.float64)) - 1.0) <= 1e-6
+
+
 def test_rows_are_called_by_the_numbers_of_their_texts() -> None:
     with pytest.raises(VectorError, match="vector 41 is zero") as caught:
         fit([[1.0], [0.0]], declared=1, width=4, indexes=[7, 41])

@@ -113,6 +113,22 @@ async def test_a_server_that_goes_is_waited_for(
     assert not caplog.records
 
 
+async def test_nothing_is_read_while_tables_are_made_and_dropped(postgres: PostgresTestServer) -> None:
+    url = postgres.fresh()
+    documents, vectors = some(3)
+    async with await opened(url) as one, await opened(url) as other:
+        await one.add(documents, vectors, model="m")
+        async with one._alone() as alone:
+            reading = asyncio.create_task(other.info())
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while not reading.done() and not await alone.fetchval(waiting):
+                pass
+            assert not reading.done()
+        info = await reading
+    assert info is not None
+    assert info.count == 3
+
+
 async def test_vectors_are_kept_to_the_bit(postgres: PostgresTestServer) -> None:
     url = postgres.fresh()
     documents, _ = some(3)
