@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interlock.catalog.pricing import worst_cost
 from interlock.catalog.usage import Usage
@@ -30,7 +30,7 @@ def unknown_calls(step: RecordedStep, head: RunHead, catalog: Catalog) -> list[C
     reserved, flagged estimated; no cost where the model has no price by now."""
     if step.status is not StepStatus.BEGUN or step.known_calls:
         return []
-    declared = json.loads(step.requests).get("calls", ()) if step.requests is not None else ()
+    declared: list[Any] = json.loads(step.requests).get("calls", []) if step.requests is not None else []
     rows: list[CallRow] = []
     for number, (model, provider, wire_model_id, kind, input_tokens, output_tokens, calls) in enumerate(declared, 1):
         entry = catalog.entries.get(model)

@@ -87,15 +87,14 @@ def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = 
         with connection.begin():
             check_readable(connection, place.name)
         connection.execution_options(interlock_read=not writes)
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             try:
                 with connection.begin():
                     return question(connection)
             except DBAPIError as error:
-                met = error
-                if sqlstate(error) not in MET:
+                if not left or sqlstate(error) not in MET:
                     raise
-        raise met
+        raise AssertionError("the last try ends it")
 
     return _in_thread(link_to(place, None), place, ask, dispose=True)
 
