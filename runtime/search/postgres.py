@@ -131,7 +131,7 @@ class PostgresCollection(Collection):
             ]
             changed = [(id, text) for id, one in same if (text := fields_text(one)) != stored[id]["fields"]]
             if changed:
-                await connection.executemany(f"UPDATE {now.documents} SET fields = $2 WHERE id = $1", sorted(changed))
+                await tables.take_over_fields(connection, now, changed)
         return frozenset(document.id for _, document in same)
 
     @until_it_is_back

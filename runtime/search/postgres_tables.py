@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: pgvector's HNSW takes a `vector` of so many numbers; wider ones are indexed in half precision and scored in full.
 WIDEST_INDEXED = 2_000
+#: Rows of one statement.
+ROWS_AT_ONCE = 128
 #: The one lock that who makes or drops tables takes alone and everybody else takes shared: "interloc" in ASCII.
 LOCK = 0x696E7465726C6F63
 _REGISTRY = """
@@ -115,12 +117,31 @@ async def drop(connection: Any, gone: Generation) -> None:
 
 
 async def replace(connection: Any, into: Generation, rows: Sequence[Row]) -> None:
+    """Arrays in one statement: asyncpg's executemany waits forever where the connection is lost under it."""
+    from pgvector import Vector
+
     ordered = sorted(rows, key=lambda row: row.id)  # two processes lock the same rows in the same order
-    await connection.executemany(
-        f"INSERT INTO {into.documents} (id, digest, text, fields, embedding) VALUES ($1, $2, $3, $4, $5)"
-        " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, text = excluded.text, fields = excluded.fields,"
-        " embedding = excluded.embedding",
-        [(row.id, row.digest, row.text, row.fields, row.vector) for row in ordered],
+    for at in range(0, len(ordered), ROWS_AT_ONCE):
+        some = ordered[at : at + ROWS_AT_ONCE]
+        await connection.execute(
+            f"INSERT INTO {into.documents} (id, digest, text, fields, embedding)"
+            " SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::json[], $5::vector[])"
+            " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, text = excluded.text, fields = excluded.fields,"
+            " embedding = excluded.embedding",
+            *([getattr(row, column) for row in some] for column in ("id", "digest", "text", "fields")),
+            [Vector(row.vector) for row in some],  # an array in an array would be an array of two dimensions
+        )
+
+
+async def take_over_fields(connection: Any, of: Generation, changed: Sequence[tuple[str, str]]) -> None:
+    """(id, fields as JSON text) of documents that are there."""
+    ids = [id for id, _ in changed]
+    await connection.execute(f"SELECT FROM {of.documents} WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids)
+    await connection.execute(
+        f"UPDATE {of.documents} d SET fields = n.fields"
+        " FROM unnest($1::text[], $2::json[]) AS n (id, fields) WHERE d.id = n.id",
+        ids,
+        [fields for _, fields in changed],
     )
 
 

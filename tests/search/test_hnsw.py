@@ -129,6 +129,26 @@ async def test_nothing_is_read_while_tables_are_made_and_dropped(postgres: Postg
     assert info.count == 3
 
 
+async def test_a_connection_that_is_lost_while_much_is_written_is_noticed(postgres: PostgresTestServer) -> None:
+    url = postgres.fresh()
+    documents, vectors = some(1_000, width=2_000)  # more than the buffers on the way take
+    waiting = "SELECT pid FROM pg_locks WHERE relation = 'interlock_documents_1'::regclass AND NOT granted"
+    async with await opened(url) as collection:
+        await collection.add(documents[:1], vectors[:1], model="m")
+        other = await asyncpg.connect(url.replace("+asyncpg", ""))
+        try:
+            async with other.transaction():
+                await other.execute("LOCK TABLE interlock_documents_1 IN EXCLUSIVE MODE")
+                adding = asyncio.create_task(collection.add(documents, vectors, model="m"))
+                while not (pid := await other.fetchval(waiting)):
+                    pass
+                await other.execute("SELECT pg_terminate_backend($1)", pid)
+            await asyncio.wait_for(adding, 30)
+        finally:
+            await other.close()
+        assert (await collection.search(vectors[999], k=1))[0].id == "d999"
+
+
 async def test_vectors_are_kept_to_the_bit(postgres: PostgresTestServer) -> None:
     url = postgres.fresh()
     documents, _ = some(3)
