@@ -17,7 +17,7 @@ from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.usage import Usage
 
 from .conversation import Block, Conversation, Message, TextBlock, ThinkingBlock, ToolUseBlock
-from .extract import is_sound, strict_value
+from .extract import strict_value
 from .response import Piece, PieceKind, StopReason
 
 #: More than one request can use. A larger count is a mistake, and as a debt it would close the pool for ever.
@@ -259,9 +259,9 @@ def with_ids_of_its_own(answer: Answer, conversation: Conversation) -> Answer:
     before = {block.id for block in asked if isinstance(block, ToolUseBlock)}
     if before.isdisjoint(calls):
         return answer
-    taken, ids = before.union(calls), {call: call for call in calls}
-    for call in before.intersection(calls):
-        ids[call] = free_id(call, taken)
+    taken, ids = before.union(calls), dict[str, str]()
+    for call in calls:
+        ids[call] = free_id(call, taken) if call in before else call
         taken.add(ids[call])
     return replace(
         answer,
@@ -276,30 +276,20 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str]:
     """A tool call's arguments, and what is wrong with them ("" if nothing). Nothing at all is no arguments."""
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}, ""
-    source = raw if isinstance(raw, str) else None
     try:
-        value = raw if source is None else strict_value(source)
-        sound = _can_be_written(value) if source is None else is_sound(source, value)
+        value = strict_value(raw) if isinstance(raw, str) else raw
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # it will have to be sent back
+    except UnicodeEncodeError:
+        return {}, "the arguments hold half a character (a lone surrogate)"
     except (ValueError, TypeError, RecursionError) as error:
         return {}, f"the arguments are not JSON ({str(error)[:100]})"
-    if not sound:
-        return {}, "the arguments hold half a character (a lone surrogate)"
     if not isinstance(value, dict):
         return {}, f"the arguments must be a JSON object, not {type(value).__name__}"
     return value, ""
 
 
-def _can_be_written(value: Any) -> bool:
-    """Whether a parsed value can be sent back. Raises ValueError for a number that JSON has not."""
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def apart(total: Any, *within: Any) -> int | None:
-    """A count without those that are inside it. None where it is none itself."""
+def count_without(total: Any, *within: Any) -> int | None:
+    """A count less those that it includes. None where it is no count itself."""
     if not _is_count(total):
         return None
     return max(int(total) - sum(int(part) for part in within if _is_count(part)), 0)

@@ -61,7 +61,7 @@ def _unsigned(blocks: Iterable[Block], signs_as: str | None) -> Iterable[Block]:
 def with_fitting_ids(conversation: Conversation, fits: re.Pattern[str] | None) -> Conversation:
     """The conversation with an id that the wire takes on every tool call and its result: another provider's may be too
     long for it, or hold a character that it refuses. `fits` None: it takes any."""
-    if fits is None or not any(_misfits(block, fits) for turn in conversation.messages for block in turn.blocks):
+    if fits is None or all(fits.fullmatch(call) for call in _call_ids(conversation)):
         return conversation
     return replace(
         conversation,
@@ -72,27 +72,27 @@ def with_fitting_ids(conversation: Conversation, fits: re.Pattern[str] | None) -
     )
 
 
-def _misfits(block: Block, fits: re.Pattern[str]) -> bool:
-    """Whether the block is of a tool call whose id is none of these."""
-    return fits.fullmatch(_call_of(block) or "call") is None
-
-
-def _call_of(block: Block) -> str | None:
-    if isinstance(block, ToolUseBlock):
-        return block.id
-    return block.tool_use_id if isinstance(block, ToolResultBlock) else None
+def _call_ids(conversation: Conversation) -> Iterable[str]:
+    for message in conversation.messages:
+        for block in message.blocks:
+            if isinstance(block, ToolUseBlock):
+                yield block.id
+            elif isinstance(block, ToolResultBlock):
+                yield block.tool_use_id
 
 
 def _refitted(block: Block, fits: re.Pattern[str]) -> Block:
-    if isinstance(block, ToolUseBlock) and _misfits(block, fits):
-        return replace(block, id=_fitting(block.id))
-    if isinstance(block, ToolResultBlock) and _misfits(block, fits):
-        return replace(block, tool_use_id=_fitting(block.tool_use_id))
+    if isinstance(block, ToolUseBlock):
+        return replace(block, id=_fitting(block.id, fits))
+    if isinstance(block, ToolResultBlock):
+        return replace(block, tool_use_id=_fitting(block.tool_use_id, fits))
     return block
 
 
-def _fitting(call: str) -> str:
-    """The same for a call and for its result."""
+def _fitting(call: str, fits: re.Pattern[str]) -> str:
+    """Made of the id alone, so that a call and its result keep the same."""
+    if fits.fullmatch(call):
+        return call
     return f"call_{sha256(call.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 

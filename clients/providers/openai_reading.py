@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.errors import TransientUpstreamError
 
-from ..answer import Draft, apart
+from ..answer import Draft, count_without
 from ..response import Piece, StopReason
 
 FINISH_REASONS: Mapping[str, StopReason] = {
@@ -73,7 +73,7 @@ def read_usage(usage: Any, draft: Draft) -> None:
     read, wrote = details.get("cached_tokens"), details.get("cache_write_tokens")
     inner = usage.get("completion_tokens_details")
     draft.count(
-        input_tokens=apart(prompt, read, wrote),
+        input_tokens=count_without(prompt, read, wrote),
         output_tokens=usage.get("completion_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=wrote,

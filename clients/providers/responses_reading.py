@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..answer import Draft, apart
+from ..answer import Draft, count_without
 from ..response import Piece, StopReason
 
 INCOMPLETE: Mapping[str, StopReason] = {"max_output_tokens": StopReason.MAX_TOKENS}
@@ -146,7 +146,7 @@ def _count(usage: Any, draft: Draft) -> None:
     given, made = given if isinstance(given, dict) else {}, made if isinstance(made, dict) else {}
     read, wrote, total = given.get("cached_tokens"), given.get("cache_write_tokens"), usage.get("input_tokens")
     draft.count(
-        input_tokens=apart(total, read, wrote),
+        input_tokens=count_without(total, read, wrote),
         output_tokens=usage.get("output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=wrote,

@@ -283,6 +283,13 @@ def test_calls_are_told_apart_over_a_whole_conversation():
     assert len(set(ids)) == 9
 
 
+def test_new_ids_are_given_in_the_order_of_the_calls():
+    names = [f"n{number}" for number in range(20)]
+    before = Conversation.of("x").assistant(calling(*names).blocks)
+    renamed = with_ids_of_its_own(calling(*names), before)
+    assert [call.id for call in renamed.blocks] == [f"call_{number}" for number in range(20, 40)]  # type: ignore[union-attr]
+
+
 def test_an_answer_that_never_ended_has_no_stop_reason():
     draft = Draft()
     draft.text("t", "Hello.")
