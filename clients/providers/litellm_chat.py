@@ -3,7 +3,8 @@
 LiteLLM speaks OpenAI's chat form to its caller and each provider's own wire to the provider. It is used as a translator
 only: no retries, no fallbacks, no callbacks, no cache, and a connection pool that belongs to this client. What it makes
 up is not believed: a `stop` at the end of a stream that its provider never ended, and token counts that no provider
-reported. The key is the provider settings' credential; without one LiteLLM looks for its own variables.
+reported. The key is the provider settings' credential; without one LiteLLM looks for its own variables, unless a
+`base_url` is set: what the environment holds for a provider goes to no other server.
 
 Importing LiteLLM takes seconds. What it would fetch by itself (a price list, a table of headers, tokenizers) and `.env`
 are kept off.
@@ -58,6 +59,10 @@ from .litellm_writing import ENCODERS, settle_marks, with_rest
 from .openai_chat import OpenAIChatCompletionsClient
 from .sdk import CONNECT_TIMEOUT_S, SHOWN, Made, _digest
 
+#: Where there is no key, and LiteLLM is to look for none.
+_NO_KEY = "none"
+#: Providers for which LiteLLM takes a token from the environment all the same.
+_FINDS_TOKENS = frozenset({"gigachat", "vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text"})
 #: Fields of the request that stand for Interlock's own decisions.
 _OFF: Mapping[str, Any] = {"num_retries": 0, "max_retries": 0, "no-log": True, "caching": False, "drop_params": False}
 
@@ -114,8 +119,8 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
 
     @property
     def ambient(self) -> bool:
-        """Without a credential LiteLLM looks for its own variables."""
-        return self.credential_id is None
+        """Without a credential LiteLLM looks for its own variables: for the provider's own server alone."""
+        return self.credential_id is None and self.base_url is None
 
     @property
     def where(self) -> str:
@@ -239,8 +244,8 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     async def _asked(self, body: bytes, answers: Any) -> Any:
         library = _litellm()
         asked = json.loads(body)
-        _, provider, own_key, own_url = library.get_llm_provider(asked["model"], api_base=self.base_url)
         key = self._key()
+        _, provider, own_key, own_url = library.get_llm_provider(asked["model"], api_base=self.base_url, api_key=key)
         given = {"api_key": key} if key is not None else {}
         if self.base_url is not None:
             given["api_base"] = self.base_url
@@ -267,16 +272,24 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
     def _through(self, provider: str, key: str | None, url: str | None) -> Any:
         """What carries the requests for one of LiteLLM's providers. It looks at the class for two of them."""
         sdk, sender = self._openai, self._sender
+        if key == _NO_KEY and provider in _FINDS_TOKENS:
+            told = f"LiteLLM would send {provider}'s token in the environment to the base_url: name a credential"
+            raise CredentialError(f"{self.where}: {told}, for {self.entry.id}", sent=False)
         if provider in ("azure", "azure_text"):
             return self._azure_sdk(key, url)
         if provider == "openai" and url is None and key is None:
             key = os.environ.get("OPENAI_API_KEY")  # LiteLLM would give it to any server
         if sdk is not None:
-            sdk.api_key, sdk.base_url = key or "none", url or "https://api.openai.com/v1"
+            sdk.api_key, sdk.base_url = key or _NO_KEY, url or "https://api.openai.com/v1"
         return sdk if provider == "openai" else sender
 
+    def _key(self) -> str | None:
+        key = super()._key()
+        return _NO_KEY if key is None and self.base_url is not None else key
+
     def _azure_sdk(self, key: str | None, url: str | None) -> Any:
-        key, url = key or os.environ.get("AZURE_API_KEY"), url or os.environ.get("AZURE_API_BASE")
+        key = None if key == _NO_KEY else key or os.environ.get("AZURE_API_KEY")
+        url = url or os.environ.get("AZURE_API_BASE")
         if key is None or url is None:
             raise CredentialError(
                 f"{self.entry.provider}: Azure needs a credential and a base_url, for {self.entry.id}", sent=False

@@ -233,6 +233,31 @@ async def test_openais_key_and_headers_go_to_no_other_server(bench, through_open
     assert not any("x-leak" in one for one in headers)
 
 
+#: A model, and a variable in which LiteLLM looks for its key: one for each way of looking.
+AMBIENT = {
+    "anthropic/m": "ANTHROPIC_API_KEY", "azure/m": "AZURE_API_KEY", "bedrock/m": "AWS_SESSION_TOKEN",
+    "deepseek/m": "DEEPSEEK_API_KEY", "gemini/m": "GEMINI_API_KEY", "gigachat/m": "GIGACHAT_ACCESS_TOKEN",
+    "mistral/m": "MISTRAL_API_KEY", "ollama/m": "OLLAMA_API_KEY", "openrouter/m": "OPENROUTER_API_KEY",
+    "watsonx/m": "WATSONX_TOKEN",
+}  # fmt: skip
+
+
+async def test_no_providers_key_goes_to_another_server(bench, through_openai, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "WATSONX_PROJECT_ID", *AMBIENT.values()):
+        monkeypatch.setenv(name, SECRET)
+    sent = 0
+    for model in AMBIENT:
+        client, seat = bench.client(through_openai, wire_model_id=model, settings={"credential": None})
+        headers = headers_of(client)
+        with contextlib.suppress(UpstreamError):  # not every one of these wires is answered
+            await client.single_response("Hello.")
+        assert seat.records
+        assert SECRET not in repr([one.raw for one in headers]), model
+        assert SECRET not in repr([request.path for request in bench.provider.requests]), model
+        sent += len(headers)
+    assert sent == len(AMBIENT) - 3, "Azure's, and those for which LiteLLM would send its own all the same"
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("way", ["litellm-openai", "litellm-anthropic"])
 async def test_b75_a_rotated_key_is_taken_up_after_a_401_through_litellm(bench, wires, way, streamed):
