@@ -19,7 +19,8 @@ class NotOneValue(ValueError):
     """The text holds no JSON value, several, or one that JSON does not allow. The message is for the model."""
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An `object_pairs_hook`: of two values of one name, one would be lost unseen. Raises NotOneValue."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
@@ -39,7 +40,7 @@ def _number(text: str) -> float:
     return value
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_number)
+_DECODER = json.JSONDecoder(object_pairs_hook=each_once, parse_constant=_constant, parse_float=_number)
 
 
 def one_value(text: str) -> Any:

@@ -51,7 +51,7 @@ def _leaves(value: Any) -> Iterator[str]:
         yield value
     elif isinstance(value, dict):
         for key, item in value.items():
-            if len(key) >= _RUN or not _FIELD.fullmatch(key):  # another key is a field's name, and no data
+            if len(key) >= _RUN or not _FIELD.fullmatch(key):  # a short word is a field's name, and no data
                 yield key
             yield from _leaves(item)
     elif isinstance(value, list):

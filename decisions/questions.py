@@ -109,10 +109,10 @@ class Score:
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", _text(self.question, "the question of a score"))
         _require_type(self.type, "score")
-        object.__setattr__(self, "levels", _several(self.levels, "the levels of a score"))
-        if not 2 <= len(self.levels) <= MAX_LEVELS:
-            raise ValueError(f"a score needs 2 to {MAX_LEVELS} levels, not {len(self.levels)}")
-        levels = tuple(_text(level, f"level {number}") for number, level in enumerate(self.levels))
+        levels = _several(self.levels, "the levels of a score")
+        if not 2 <= len(levels) <= MAX_LEVELS:
+            raise ValueError(f"a score needs 2 to {MAX_LEVELS} levels, not {len(levels)}")
+        levels = tuple(_text(level, f"level {number}") for number, level in enumerate(levels))
         object.__setattr__(self, "levels", levels)
         twice = next((level for level in self.levels if self.levels.count(level) > 1), None)
         if twice is not None:
@@ -143,8 +143,13 @@ def _text(value: object, what: str) -> str:
         raise ValueError(f"{what} must be text, not {type(value).__name__}")
     if not value.strip():
         raise ValueError(f"{what} is empty")
+    return plain_text(value, what)
+
+
+def plain_text(value: str, what: str) -> str:
+    """The text itself; of a member of an enum its value. ValueError where it is not valid Unicode."""
     try:
         value.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{what} holds a lone surrogate, which is not valid Unicode") from None
-    return str.__str__(value)  # of an enum of texts `str` gives its name
+    return str.__str__(value)  # `str` of an enum's member may be its name

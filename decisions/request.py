@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from .questions import Choice, Noul, Question, Score
+from .questions import Choice, Noul, Question, Score, plain_text
 
 JsonState: TypeAlias = str | dict[str, Any] | list[Any]
 
@@ -84,7 +84,7 @@ def _checked(questions: Mapping[str, Question]) -> dict[str, Question]:
             raise ValueError("a question's id must be text that is not empty")
         if not isinstance(question, (Choice, Noul, Score)):
             raise ValueError(f"question {name!r} is {type(question).__name__}, not a Choice, Noul or Score")
-        checked[_plain_text(name, "a question's id")] = question
+        checked[plain_text(name, "a question's id")] = question
     return checked
 
 
@@ -115,7 +115,7 @@ def _plain(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, BaseModel):
         value = _dumped(value, where)
     if isinstance(value, str):
-        return _plain_text(value, where)
+        return plain_text(value, where)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -139,12 +139,4 @@ def _plain(value: Any, where: str, depth: int) -> Any:
 def _key(key: Any, where: str) -> str:
     if not isinstance(key, str):
         raise ValueError(f"a key of {where} is {type(key).__name__}, not text")
-    return _plain_text(key, f"a key of {where}")
-
-
-def _plain_text(value: str, where: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{where} holds a lone surrogate, which is not valid Unicode") from None
-    return str.__str__(value)  # of an enum of texts `str` gives its name
+    return plain_text(key, f"a key of {where}")

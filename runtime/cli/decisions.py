@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from interlock.catalog import Catalog
+from interlock.clients.extract import each_once
 from interlock.decisions import Calibration, Question
 from interlock.decisions.recorded import plain
 from interlock.decisions.written import read_questions
@@ -146,9 +147,9 @@ def load_questions(path: Path) -> dict[str, Question]:
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
-            return read_questions(json.loads(text, object_pairs_hook=_each_once))
+            return read_questions(json.loads(text, object_pairs_hook=each_once))
         for node in _mappings(yaml.compose(text, yaml.SafeLoader)):
-            _each_once([(str(key.value), None) for key, _ in node.value])
+            each_once([(str(key.value), None) for key, _ in node.value])
         return read_questions(yaml.safe_load(text))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -156,15 +157,6 @@ def load_questions(path: Path) -> dict[str, Question]:
         raise ConfigurationError(f"{path}: {error}") from None
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two questions, or options, of one name one would be lost unseen."""
-    names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice!r} stands twice in one object")
-    return dict(pairs)
 
 
 def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:

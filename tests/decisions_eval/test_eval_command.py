@@ -302,7 +302,7 @@ def test_of_two_questions_or_options_of_one_name_none_is_lost_unseen(desk: Desk,
     (desk.path / name).write_text(text)
     result = desk.call("--questions", name)
     assert (result.exit_code, desk.provider.count) == (2, 0)
-    assert f"{name}: 'a' stands twice in one object" in result.stderr
+    assert f"{name}: the key 'a' stands twice in one object" in result.stderr
 
 
 @pytest.mark.parametrize(
