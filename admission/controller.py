@@ -25,7 +25,7 @@ from .line import AT_ONCE, Line
 from .memory import PoolMemory, remember
 from .pauses import Pauses
 from .pool import Pool
-from .queues import CANCELLED, DOUBTED, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
+from .queues import CANCELLED, CHECKING, GRANTED, NO_TICKET, REFUSED, WAITING, Waiter
 from .registry import Priced, Registry
 from .report import account_statistics, explain, never_fits_error, timeout_error
 from .reservation import Reservation
@@ -165,8 +165,8 @@ class Admission:
             return waiting
         never = group.never_fits(amounts)
         if never is not None:
-            if never[0].asked and self._courier is not None and self._courier.ask_first(waiting):
-                waiting.state = DOUBTED
+            if never[0].asked and self._courier is not None and self._courier.check(waiting):
+                waiting.state = CHECKING
                 return waiting
             raise self._refuse(waiting, never_fits_error(demand, *never))
         self._wait(waiting, now)
@@ -242,7 +242,7 @@ class Admission:
         if waiting.state == WAITING:
             waiting.seen_at = now
             self._tell(self._line.cancel(waiting, now), now)
-        elif waiting.state == DOUBTED:
+        elif waiting.state == CHECKING:
             waiting.state = CANCELLED
         elif waiting.state == GRANTED:
             waiting.state = CANCELLED
@@ -277,14 +277,14 @@ class Admission:
             self.clock,
             told=lambda accounts: self._tell(self._line.recheck(accounts, now := self.now()), now),
             charges=lambda waiting: waiting._charges or self._registry.charges(waiting.demand),
-            answered=self._no_doubt,
+            checked=self._checked,
             slots=self._has_slots,
             lost=self._lost,
         )
 
-    def _no_doubt(self, waiting: Waiting) -> None:
+    def _checked(self, waiting: Waiting) -> None:
         """The ledger has said what its pools hold: whether it can ever fit is known."""
-        if waiting.state != DOUBTED:
+        if waiting.state != CHECKING:
             return  # it has gone
         now, demand, waiting.state = self.now(), waiting.demand, WAITING
         waiting.group, waiting.amounts, waiting._charges = group, amounts, _ = self._registry.price(demand)
@@ -316,8 +316,8 @@ class Admission:
     def _lost(self, error: LeaseLostError) -> None:
         now = self.now()
         assert self._courier is not None
-        doubted = [waiting for waiting in self._courier.doubted() if waiting.state == DOUBTED]
-        for waiting in [*self._line.everybody(), *doubted]:
+        checking = [waiting for waiting in self._courier.being_checked() if waiting.state == CHECKING]
+        for waiting in [*self._line.everybody(), *checking]:
             self._line.cancel(waiting, now, REFUSED)
             assert isinstance(waiting, Waiting)
             waiting.state = REFUSED

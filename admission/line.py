@@ -68,7 +68,9 @@ class Line:
     def group(self, accounts: tuple[Account, ...]) -> Group:
         """The group of these accounts (each once, at least one; the levels of the leading pool first)."""
         group = self._groups.get(accounts)
-        return group or self._groups.setdefault(accounts, Group(accounts))
+        if group is None:
+            group = self._groups[accounts] = Group(accounts)
+        return group
 
     def forget(self) -> None:
         """The groups in which nobody waits. Whoever is priced already and not in the line yet must be priced anew."""
@@ -171,7 +173,7 @@ class Line:
         group = waiter.group
         was_head = group.head is waiter
         look = self._unpark(group, now) if was_head else []
-        _waited(waiter, group.lead, now)
+        waiter.waited(group.lead, now)
         self._leave(waiter, state)
         if waiter.flow is not None:
             waiter.flow.drop_dead()
@@ -305,7 +307,8 @@ class Line:
     def _leave(self, waiter: Waiter, state: int) -> None:
         self._count(waiter, -1)
         waiter.state = state
-        waiter.group.refused += state == REFUSED
+        if state == REFUSED:
+            waiter.group.refused += 1
 
     def _first(self, group: Group) -> tuple[tuple[int, float, int], Waiter] | None:
         """Who of this group is looked at next, with its place among the groups of the same leading account."""
@@ -343,7 +346,7 @@ class Line:
                 self._unfinished[lead], self.moved = None, True
                 return
             waiter = best[1]
-            self._pull(waiter)
+            waiter.pull()
             waiter.look()
             account = self._short(waiter.group, waiter.amounts, waiter.rank, waiter.ticket, now)
             if account is None:
@@ -354,19 +357,9 @@ class Line:
             else:
                 self._park(waiter, account, now)
 
-    @staticmethod
-    def _pull(waiter: Waiter) -> None:
-        """Out of its queue: it is at the front."""
-        flow = waiter.flow
-        if flow is not None:
-            (flow.kept or flow.queue).popleft()
-            waiter.flow = None
-        else:
-            heappop(waiter.group.returned)
-
     def _grant(self, waiter: Waiter, now: float, decided: list[Waiter]) -> None:
         if waiter.waits is not None:
-            _waited(waiter, waiter.group.lead, now)
+            waiter.waited(waiter.group.lead, now)
         self._take(waiter, now)
         self._count(waiter, -1)
         decided.append(waiter)
@@ -380,7 +373,7 @@ class Line:
             waiter.ticket = self.tickets
         if waiter.waits is None:
             waiter.waits, waiter.seen_at = {}, waiter.since
-        _waited(waiter, group.lead, now)  # behind others until now
+        waiter.waited(group.lead, now)  # behind others until now
         group.head, group.ticket = waiter, waiter.ticket
         for a, n in zip(group.accounts, waiter.amounts, strict=True):
             insert(a.claims, (waiter.rank, waiter.ticket, n, group))
@@ -442,7 +435,7 @@ class Line:
                 break
         if not watchers:
             account.short_s += now - account.short_since
-        _waited(head, account, now)
+        head.waited(account, now)
         group.watch, group.wake = None, inf
 
     def _unpark(self, group: Group, now: float) -> list[Entry]:
@@ -491,10 +484,3 @@ class Line:
                     pushed += 1
                     heappush(heap, (r, t, pushed, other))
         return decided
-
-
-def _waited(waiter: Waiter, account: Account, now: float) -> None:
-    """Book the time since it was last looked at as waited for this account."""
-    if waiter.waits is not None and now > waiter.seen_at:
-        waiter.waits[account.name] = waiter.waits.get(account.name, 0.0) + now - waiter.seen_at
-    waiter.seen_at = now

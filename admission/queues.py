@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
+from heapq import heappop
 from itertools import chain
 from math import inf
 from typing import Any, ClassVar
@@ -16,8 +17,8 @@ NO_TICKET = 1 << 62
 #: How many places of a queue one step sweeps, and how many that came at one instant are told apart.
 SWEPT_AT_ONCE, LOOKED_AT = 64, 200
 
-#: DOUBTED: not in the line yet, for it is first asked whether it can ever fit (`sharing`).
-WAITING, GRANTED, REFUSED, CANCELLED, DOUBTED = range(5)
+#: CHECKING: not in the line yet, for the ledger is asked first whether it can ever fit (`Courier.check`).
+WAITING, GRANTED, REFUSED, CANCELLED, CHECKING = range(5)
 
 
 class Waiter:
@@ -41,6 +42,21 @@ class Waiter:
 
     def look(self) -> None:
         """Its turn to be looked at has come: what it asks may be less or more than when it came."""
+
+    def pull(self) -> None:
+        """Out of its queue: it is at the front."""
+        flow = self.flow
+        if flow is not None:
+            (flow.kept or flow.queue).popleft()
+            self.flow = None
+        else:
+            heappop(self.group.returned)
+
+    def waited(self, account: Account, now: float) -> None:
+        """Book the time since it was last looked at as waited for this account."""
+        if self.waits is not None and now > self.seen_at:
+            self.waits[account.name] = self.waits.get(account.name, 0.0) + now - self.seen_at
+        self.seen_at = now
 
     def __lt__(self, other: Waiter) -> bool:
         """Of two with one ticket (a job that left and came back at once), who came first."""

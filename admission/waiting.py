@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OnGrant = Callable[[Reservation], None]
 OnRefuse = Callable[[InterlockError], None]
+#: As users see them, by number: whoever is being checked waits too.
 STATES = ("waiting", "granted", "refused", "cancelled", "waiting")
 
 

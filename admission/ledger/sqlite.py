@@ -22,6 +22,7 @@ from interlock.errors import ConfigurationError, InterlockError, LedgerUnavailab
 
 from . import cold, rules
 from .base import BaseLedger, kept, reply_of
+from .forking import unforked
 from .holder import holder
 from .hostclock import boot_id, since_boot
 from .message import Message, PoolState, PoolTerms, Reply
@@ -33,7 +34,7 @@ from .worker import Worker
 
 T = TypeVar("T")
 
-#: How long to wait for somebody else who writes to the file past the lock; for the lock and an answer. In seconds.
+#: Seconds that whoever writes to the file without our lock is waited for, and an answer, with the wait for the lock.
 BUSY_S, ANSWER_S = 30.0, 10.0
 
 
@@ -58,7 +59,7 @@ class Tables:
         try:
             self.execute("pragma journal_mode = wal")
             self.execute("pragma synchronous = normal")
-            self._file = self._which()
+            self._file = self._identity()
         except (sqlite3.Error, ReplacedError):
             self.close()
             raise
@@ -93,21 +94,22 @@ class Tables:
     def transaction(self) -> Iterator[None]:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
-            if self._which() != self._file:
+            if self._identity() != self._file:
                 raise ReplacedError
-            self.execute("begin immediate")
-            try:
-                yield
-                self.execute("commit")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self.execute("rollback")
-                raise
+            with unforked():
+                self.execute("begin immediate")
+                try:
+                    yield
+                    self.execute("commit")
+                except BaseException:
+                    if self._connection.in_transaction:
+                        self.execute("rollback")
+                    raise
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def _which(self) -> tuple[int, int]:
-        """What file stands there now. Whoever goes on with one that was deleted shares it with nobody."""
+    def _identity(self) -> tuple[int, int]:
+        """Which file stands there now. Whoever goes on with one that was deleted shares it with nobody."""
         try:
             found = os.stat(self.path)
         except FileNotFoundError:

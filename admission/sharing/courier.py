@@ -60,8 +60,8 @@ class Courier:
     """One per `Admission` with a ledger.
 
     `told` looks again at whoever is short of these accounts; `charges` is what each call of a waiter is charged;
-    `answered` takes back one that was asked about; `slots` hears of a pool's `max_concurrent`; `lost` refuses
-    everybody.
+    `checked` takes back one whose size the ledger was asked about; `slots` hears of a pool's `max_concurrent`; `lost`
+    refuses everybody.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class Courier:
         *,
         told: Callable[[Iterable[Account]], None],
         charges: Callable[[Waiting], Sequence[Charge]],
-        answered: Callable[[Waiting], None],
+        checked: Callable[[Waiting], None],
         slots: Callable[[str, int], None],
         lost: Callable[[LeaseLostError], None],
     ) -> None:
         self._ledger, self._line, self._clock = ledger, line, clock
         self._told, self._charges, self._lost = told, charges, lost
-        self._doubt_over, self._slots = answered, slots
-        #: Who seems to be larger than a pool holds: not yet asked about, and asked about.
-        self._doubts: list[Waiting] = []
-        self._asked_about: list[Waiting] = []
+        self._checked, self._slots = checked, slots
+        #: Who seems to be larger than a pool holds: to be asked about, and asked about in the message under way.
+        self._to_check: list[Waiting] = []
+        self._checking: list[Waiting] = []
         self.links: dict[str, PoolLink] = {}
         #: Those that may have news: of a thousand pools a message looks at the few in use.
         self._stirred: dict[str, PoolLink] = {}
@@ -129,15 +129,15 @@ class Courier:
             return  # a finaliser after the loop has gone: `close` says the rest
         self._task = loop.create_task(self._run(), name="interlock-ledger")
 
-    def ask_first(self, waiting: Waiting) -> bool:
+    def check(self, waiting: Waiting) -> bool:
         """It is larger than what its pool is known to hold: limits may have grown unheard. False: nobody answers."""
         if self.unreachable_since is None:
-            self._doubts.append(waiting)
+            self._to_check.append(waiting)
             self.kick()
         return self.unreachable_since is None
 
-    def doubted(self) -> list[Waiting]:
-        return [*self._asked_about, *self._doubts]
+    def being_checked(self) -> list[Waiting]:
+        return [*self._checking, *self._to_check]
 
     def lose(self, error: LeaseLostError) -> None:
         """This process has been given up. Once."""
@@ -206,7 +206,7 @@ class Courier:
         while self._unregistered:  # others may come while these are on their way
             await self._register()
         waiters = next_asks(self._line, self._clock.now())
-        if not waiters and not self._doubts and not self._has_news():
+        if not waiters and not self._to_check and not self._has_news():
             self._refused, self._again_at = False, None
             return
         message = self._unanswered = self._message(waiters)
@@ -263,8 +263,8 @@ class Courier:
                 signals += more
                 if settle is not None:
                     settles.append(settle)
-        self._asked_about, self._doubts = self._doubts, []
-        links = [call.pool.link for waiting in self._asked_about for call in waiting.demand.calls]
+        self._checking, self._to_check = self._to_check, []
+        links = [call.pool.link for waiting in self._checking for call in waiting.demand.calls]
         self._seq += 1
         return Message(
             owner=self._ledger.owner,
@@ -322,9 +322,9 @@ class Courier:
             if state.slots is not None and self.links[name].gate is None:
                 self._slots(name, state.slots[0])
         self._told([account for name in reply.pools for account in self.links[name].accounts])
-        asked_about, self._asked_about = self._asked_about, []
-        for waiting in asked_about:
-            self._doubt_over(waiting)
+        checked, self._checking = self._checking, []
+        for waiting in checked:
+            self._checked(waiting)
 
 
 def _soonest_s(message: Message, reply: Reply) -> float:

@@ -21,8 +21,7 @@ class PoolLink:
 
     `loose` are the parts that no level here takes: the ledger may have a limit for them all the same (another process's
     catalog has it), so whoever goes takes them too. `ended` are slots that came back. `window` is how many asks are
-    worth sending: it follows how many are granted.
-    `kick` says that there is something to tell or to ask.
+    worth sending: it follows how many are granted. `kick` says that there is something to tell or to ask.
     """
 
     __slots__ = (
