@@ -21,7 +21,7 @@ from interlock.catalog.entry import ModelEntry
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.failures import DETAIL_LIMIT, Refusal, read_refusal, upstream_error
 from interlock.clients.first_byte import on_request
-from interlock.clients.providers.error_body import read_error_body
+from interlock.clients.providers.error_body import ErrorBodies
 from interlock.clients.providers.sdk import tls
 from interlock.clients.writing import checked_url
 from interlock.credentials import ApiKey
@@ -128,10 +128,15 @@ class HttpDecisionClient(AbstractDecisionClient):
     def _client(self) -> httpx2.AsyncClient:
         if self._http is None:
             most = self.environment.settings.max_connections
+            bodies = ErrorBodies(
+                self.environment.clock,
+                timeout_s=self.timeout_s,
+                idle_timeout_s=self.environment.settings.idle_timeout_s,
+            )
             self._http = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(self.timeout_s, connect=min(_CONNECT_WITHIN_S, self.timeout_s)),
                 limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
-                event_hooks={"request": [on_request], "response": [read_error_body]},
+                event_hooks={"request": [on_request, bodies.on_request], "response": [bodies.on_response]},
                 verify=tls(),
                 follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             )

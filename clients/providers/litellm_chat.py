@@ -41,7 +41,6 @@ from ..hints import anthropic_limits, openai_limits
 from ..listing import ListedModel, NoModelListError
 from ..response import Piece
 from ..writing import checked_url
-from .error_body import read_error_body
 from .litellm_reading import (
     Overheard,
     answered_status,
@@ -309,7 +308,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
 
     def _make_http(self) -> httpx2.AsyncClient:
         http = super()._make_http()
-        http.event_hooks = {**http.event_hooks, "response": [read_error_body, _sending().on_response]}
+        http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], _sending().on_response]}
         return http
 
     def _make_senders(self) -> None:

@@ -39,7 +39,7 @@ from ..failures import read_refusal, upstream_error
 from ..first_byte import on_request
 from ..listing import NeededCredential
 from ..writing import checked_url
-from .error_body import read_error_body
+from .error_body import ErrorBodies
 from .last_event import LastEvent, is_event_stream
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
@@ -255,9 +255,14 @@ class SdkChatClient(AbstractLLMClient):
 
     def _make_http(self) -> httpx2.AsyncClient:
         connections = self.environment.settings.max_connections
+        bodies = ErrorBodies(
+            self.environment.clock,
+            timeout_s=self.timeout_s,
+            idle_timeout_s=self.environment.settings.idle_timeout_s,
+        )
         return httpx2.AsyncClient(
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
-            event_hooks={"request": [on_request, self._note_made], "response": [read_error_body]},
+            event_hooks={"request": [on_request, self._note_made, bodies.on_request], "response": [bodies.on_response]},
             follow_redirects=False,  # a redirect would carry the key to whoever is named in it
             verify=tls(),
         )

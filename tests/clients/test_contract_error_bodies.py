@@ -1,4 +1,5 @@
-"""An error is what its status and headers say, however badly its body says it: cut off, badly packed, of no text."""
+"""An error is what its status and headers say, however badly its body says it: cut off, badly packed, of no text,
+without an end."""
 
 from __future__ import annotations
 
@@ -7,10 +8,14 @@ import contextlib
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from interlock.admission.outcome import OutcomeKind
+from interlock.clients.providers.error_body import GRACE_S
+from interlock.clients.simulator import Step
+from interlock.clients.simulator.script import Raw
 from interlock.errors import CredentialError, InvalidRequestError, OverloadedError, RateLimitedError, UpstreamError
 
 from .conftest import asked
@@ -25,9 +30,22 @@ BODIES = {
     "packed-and-cut": (gzip.compress(SAID)[:30], 900, PACKED),
     "no-utf8": (b"\xff\xfe\x00", None, "content-type: text/plain; charset=nonsense"),
     "deep": (b"[" * 100_000, None, ""),
+    "packed": (gzip.compress(SAID), None, PACKED),
+    "odd-header": (SAID, None, "x-odd: caf\u00e9"),
 }
-CLASSES = {529: OverloadedError, 401: CredentialError, 400: InvalidRequestError}
-CASES = [*((name, 429, RateLimitedError) for name in BODIES), *(("cut", *each) for each in CLASSES.items())]
+LIMITED = (429, RateLimitedError, OutcomeKind.RATE_LIMITED)
+#: Which body, with which status, of which class and outcome.
+CASES = [
+    *((name, *LIMITED) for name in BODIES),
+    ("cut", 529, OverloadedError, OutcomeKind.OVERLOADED),
+    ("cut", 401, CredentialError, OutcomeKind.REJECTED),
+    ("cut", 400, InvalidRequestError, OutcomeKind.REJECTED),
+]
+#: Where another wire has the same SDK: one that is cut off, one that cannot be unpacked, one that is well, one header.
+LESS = [case for case in CASES if case[0] in ("packed-and-cut", "packed", "odd-header") or case[1] == 401]
+SAME_SDK = frozenset({"simulated", "openai", "openai-compatible", "anthropic-bedrock-mantle", "litellm-anthropic"})
+STALLED = Raw(parts=(b'{"error"', b": {"), content_type="application/json", status=429, ending="stall",
+              headers={"retry-after": "7"})  # fmt: skip
 
 
 @asynccontextmanager
@@ -57,36 +75,60 @@ def answer(status: int, body: bytes, length: int | None, header: str) -> bytes:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_an_error_that_cannot_be_read_is_still_of_its_class(bench, wire, streamed):
+    cases = LESS if streamed or wire.id in SAME_SDK else CASES
     answers: list[bytes] = []
     async with saying(answers) as port:
         client, seat = bench.client(wire, base_url=f"http://127.0.0.1:{port}/v1", settings={"max_connections": 1})
-        for name, status, class_ in CASES:
+        for name, status, class_, _ in cases:
             answers.append(answer(status, *BODIES[name]))
             with pytest.raises(UpstreamError) as caught:
                 await asked(client, "Hello.", streamed=streamed)
             assert type(caught.value) is class_, name
             assert (caught.value.status, caught.value.retry_after_s) == (status, 7)
             assert answers == [], "one request"
-        limited = [OutcomeKind.RATE_LIMITED] * len(BODIES)
-        assert seat.kinds == [*limited, OutcomeKind.OVERLOADED, OutcomeKind.REJECTED, OutcomeKind.REJECTED]
+            if name == "packed":
+                assert "Slower" in str(caught.value)
+        assert seat.kinds == [kind for *_, kind in cases]
         seat.check_books()
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_an_error_with_a_header_that_is_no_ascii(bench, wire, streamed):
-    answers = [answer(429, SAID, None, "x-odd: caf\u00e9")]
-    async with saying(answers) as port:
-        client, seat = bench.client(wire, base_url=f"http://127.0.0.1:{port}/v1")
-        with pytest.raises(RateLimitedError) as caught:
-            await asked(client, "Hello.", streamed=streamed)
-        assert caught.value.retry_after_s == 7
-        seat.check_books()
+async def test_an_error_whose_body_does_not_end_is_still_of_its_class(bench, wire, manual, until, streamed):
+    client, seat = bench.client(wire, clock=manual, timeout_s=30, settings={"max_connections": 1})
+    for status, class_ in ((429, RateLimitedError), (503, UpstreamError), (401, CredentialError)):
+        bench.script(Step(name="stalled", raw=replace(STALLED, status=status)))
+        task = asyncio.create_task(asked(client, "Hello.", streamed=streamed))
+        await until(lambda: manual.next_instant == manual.now() + GRACE_S)
+        await manual.advance(GRACE_S)
+        assert task.done()
+        with pytest.raises(class_) as caught:
+            await task
+        assert (caught.value.status, caught.value.retry_after_s) == (status, 7)
+        assert bench.provider.requests[-1].cut == "client", "the connection was given up"
+    assert (await asked(client, "Hello.", streamed=streamed)).text == "Hello."
+    assert seat.kinds[0] is OutcomeKind.RATE_LIMITED
+    seat.check_books()
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_a_packed_error_is_read(bench, wire, streamed):
-    answers = [answer(403, gzip.compress(SAID), None, PACKED)]
-    async with saying(answers) as port:
-        client, _ = bench.client(wire, base_url=f"http://127.0.0.1:{port}/v1")
-        with pytest.raises(RateLimitedError, match="Slower"):
-            await asked(client, "Hello.", streamed=streamed)
+@pytest.mark.parametrize(("timeout_s", "idle_timeout_s", "grace_s"), [(4, 60, 2), (30, 1, 0.5)])
+async def test_the_grace_ends_before_the_call(bench, wires, manual, until, timeout_s, idle_timeout_s, grace_s):
+    wire, settings = wires["anthropic-direct"], {"idle_timeout_s": idle_timeout_s}
+    client, _ = bench.client(wire, clock=manual, timeout_s=timeout_s, settings=settings)
+    bench.script(Step(name="stalled", raw=STALLED))
+    task = asyncio.create_task(asked(client, "Hello.", streamed=True))
+    await until(lambda: manual.next_instant == manual.now() + grace_s)
+    await manual.advance(grace_s)
+    assert task.done()
+    with pytest.raises(RateLimitedError):
+        await task
+
+
+async def test_what_came_before_the_body_stalled_is_read_if_it_is_whole(bench, wires, manual, until):
+    client, _ = bench.client(wires["anthropic-direct"], clock=manual)
+    bench.script(Step(name="stalled", raw=replace(STALLED, parts=(SAID, b" "))))
+    task = asyncio.create_task(client.single_response("Hello."))
+    await until(lambda: manual.next_instant == manual.now() + GRACE_S)
+    await manual.advance(GRACE_S)
+    assert task.done()
+    with pytest.raises(RateLimitedError, match="Slower"):
+        await task

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from typing import Any
 
 import pytest
 
+from interlock.admission.clock import ManualClock
 from interlock.admission.outcome import OutcomeKind
+from interlock.clients.providers.error_body import GRACE_S
 from interlock.clients.simulator import Step
+from interlock.clients.simulator.script import Raw
 from interlock.credentials import Chain, EnvironmentStore
 from interlock.decisions import Choice, DecisionRequest, Noul
 from interlock.errors import (
@@ -162,6 +166,24 @@ async def test_b21_a_lost_connection_may_have_been_billed(build: Any, provider: 
     assert type(error) is TransientUpstreamError
     assert error.sent
     assert seat.records[0].usage.estimated
+
+
+async def test_an_error_whose_body_does_not_end_is_still_of_its_class(build: Any, provider: Any) -> None:
+    clock = ManualClock()
+    stalled = Raw(parts=(b'{"error"', b": {"), content_type="application/json", status=429, ending="stall",
+                  headers={"retry-after": "7"})  # fmt: skip
+    call = failing(build, provider, Step(name="stalled", raw=stalled), environment={"clock": clock})
+    task = asyncio.create_task(call)
+    for _ in range(2_000):
+        if clock.next_instant == clock.now() + GRACE_S:
+            break
+        await asyncio.sleep(0.001)
+    await clock.advance(GRACE_S)
+    assert task.done()
+    error, seat = await task
+    assert type(error) is RateLimitedError
+    assert error.retry_after_s == 7
+    assert seat.permits[0].outcomes[0].kind is OutcomeKind.RATE_LIMITED
 
 
 async def test_an_attempt_has_its_time(build: Any, provider: Any) -> None:
