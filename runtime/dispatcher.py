@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from interlock.catalog.spec import ModelBinding, ModelSpec
 
     from .desk import ModelDesk
-    from .journal.run import Keeping
+    from .journal.starting import Keeping
     from .levels import LevelKeeper
     from .settings import RuntimeSettings
     from .store.book import Book

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from interlock.admission import Explanation
 
     from .journal.protocol import RecordedRun
-    from .journal.run import Keeping, RunJournal
+    from .journal.run import RunJournal
+    from .journal.starting import Keeping
     from .store.place import Place
     from .store.queue import SqlQueue
     from .store.run_changes import Wanted

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.errors import (
@@ -39,7 +38,6 @@ from .opening import Opening, Taking, taking
 from .protocol import (
     Claim,
     Intent,
-    Journal,
     RecordedRun,
     RecordedStep,
     RunEnd,
@@ -53,11 +51,10 @@ from .steps import LiveStep, commits_alone, requests_of
 from .unknown import unknown_calls, with_cost
 
 if TYPE_CHECKING:
-    from interlock.catalog import Catalog
-
     from ..execution import Execution
     from ..stopper import Stopper
     from ..store.rows import CallRow
+    from .starting import Keeping
 
 T = TypeVar("T")
 
@@ -68,23 +65,6 @@ _STATUS = {
     JobState.FAILED: StepStatus.FAILED,
     JobState.CANCELLED: StepStatus.CANCELLED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
-    """What the runs of one Runtime share. `committed` reads what a user's databases say of a run; they `forget` what
-    they say of some of its steps."""
-
-    journal: Journal
-    owner: str
-    wall: Callable[[], datetime]
-    redact: Callable[[str], str]
-    catalog: Callable[[], Catalog]
-    committed: Callable[[str], Awaitable[Mapping[str, str]]]
-    forget: Callable[[str, Collection[str]], Awaitable[None]]
-    counted: Callable[[Again], None]
-    replayed: Callable[[], None]
-    recorded: Callable[[CallRow], None]
 
 
 @dataclass(slots=True)

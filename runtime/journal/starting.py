@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ..ledger import in_this_loop
 from . import outcomes
-from .run import Keeping
 
 if TYPE_CHECKING:
+    from interlock.catalog import Catalog
     from interlock.errors import LeaseLostError
 
     from ..dispatcher import Dispatcher
+    from ..store.rows import CallRow
+    from .protocol import Journal
+    from .replay import Again
 
 log = logging.getLogger("interlock.runtime")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """What the runs of one Runtime share. `committed` reads what a user's databases say of a run; they `forget` what
+    they say of some of its steps."""
+
+    journal: Journal
+    owner: str
+    wall: Callable[[], datetime]
+    redact: Callable[[str], str]
+    catalog: Callable[[], Catalog]
+    committed: Callable[[str], Awaitable[Mapping[str, str]]]
+    forget: Callable[[str, Collection[str]], Awaitable[None]]
+    counted: Callable[[Again], None]
+    replayed: Callable[[], None]
+    recorded: Callable[[CallRow], None]
 
 
 async def keeping_of(dispatcher: Dispatcher, redact: Callable[[str], str]) -> Keeping | None:
