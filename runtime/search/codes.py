@@ -20,7 +20,7 @@ Int8: TypeAlias = NDArray[np.int8]
 STEPS = 127
 #: How much longer than 1 a vector may be, rounding included.
 LENGTH = 1.01
-#: What sums in float32 may be off, a number summed, and how many more roundings there are around such a sum.
+#: What float32 rounds off at most for each number of a sum, and how many roundings there are around the sum.
 ROUNDING, AROUND = 2.0**-23, 8
 #: Rows that numpy widens at a time: what stays in a core's cache.
 WIDENED_ROWS = 128

@@ -30,7 +30,7 @@ MOST_ID_BYTES = 2_000
 MOST_K = 2**31
 #: How far a vector may be from length 1, to be stored.
 _UNIT_WITHIN = 1e-3
-#: How far it is from it for being written in float32.
+#: How far from it float32 alone may put it.
 _AS_FLOAT32 = 5e-7
 
 

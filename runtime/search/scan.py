@@ -40,8 +40,8 @@ BLOCK_ROWS = 4_096
 STEP_ROWS = 512
 #: How many more candidates than wanted are scored by the caller: its sums may round otherwise in the last digit.
 SLACK = 32
-#: By how much squared distances may be off from what the dot products say: the sums in float32, a number summed, of the
-#: distance; and the lengths, which are 1 within 5e-7.
+#: By how much a squared distance in float32 may be off: for each number summed, of the distance; and for the lengths,
+#: which are 1 within 5e-7.
 _SUMS_OFF, _LENGTHS_OFF = 2.0**-23, 4e-6
 _NUMBERS = np.dtype("<f4")
 _VECDOT = hasattr(np, "vecdot")  # since numpy 2.0

@@ -78,19 +78,24 @@ def prepare(connection: sqlite3.Connection, *, busy_s: float) -> None:
 def read_only(path: str) -> sqlite3.Connection:
     """A connection to a file that cannot be written. sqlite3.Error where it cannot be read either."""
     address = Path(path).absolute().as_uri()
-    # To read a file that has a log SQLite writes beside it, unless told that nobody else writes either. What is in the
-    # log alone would be missing then; it is empty, and gone, once the last writer has closed the file.
-    ways = ("?mode=ro", "?immutable=1") if not has_log(path) else ("?mode=ro",)
-    for way in ways:
-        connection = sqlite3.connect(address + way, uri=True, isolation_level=None)
-        try:
-            connection.execute("SELECT 1 FROM interlock_collections LIMIT 1").fetchone()
-            return connection
-        except sqlite3.Error:
-            connection.close()
-            if way == ways[-1]:
-                raise
-    raise AssertionError("there was a way")
+    try:
+        return _reading(f"{address}?mode=ro")
+    except sqlite3.Error:
+        if has_log(path):
+            raise
+    # To read such a file SQLite writes beside it, unless told that nobody else writes either. What only the log has
+    # would be missing then; it is empty, and gone, once the last writer has closed the file.
+    return _reading(f"{address}?immutable=1")
+
+
+def _reading(address: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, isolation_level=None)
+    try:
+        connection.execute("SELECT 1 FROM interlock_collections LIMIT 1").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def has_log(path: str) -> bool:
