@@ -207,20 +207,10 @@ def _taken(connection: Connection, row: Any, owner: str) -> tuple[RecordedRun, i
 
 
 def _left(connection: Connection) -> Left:
-    paused = runs.c.pause_requested_at.is_not(None)
-    question = select(runs.c.status, paused, func.count()).group_by(runs.c.status, paused)
-    counted = {
-        (status, bool(held)): count
-        for status, held, count in connection.execute(
-            question.where(or_(runs.c.status == str(RunStatus.QUEUED), _TAKEN))
-        )
-    }
-    queued, running = str(RunStatus.QUEUED), str(RunStatus.RUNNING)
-    return Left(
-        queued=counted.get((queued, False), 0),
-        paused=counted.get((queued, True), 0),
-        under_way=sum(count for (status, _), count in counted.items() if status == running),
-    )
+    queued, paused = runs.c.status == str(RunStatus.QUEUED), runs.c.pause_requested_at.is_not(None)
+    counts = (func.count().filter(queued, ~paused), func.count().filter(queued, paused), func.count().filter(_TAKEN))
+    row = connection.execute(select(*counts).where(or_(queued, _TAKEN))).one()
+    return Left(queued=row[0], paused=row[1], under_way=row[2])
 
 
 def _rescue(connection: Connection) -> int:

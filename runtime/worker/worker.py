@@ -148,7 +148,7 @@ class Worker:
         try:
             there = await self._unless_stopped(self._queue.anything(now, lacking))
             if not there:
-                return there if there is None else 0
+                return None if there is None else 0
             runs = await self._unless_stopped(self._queue.claim(most, now, lacking), late=self._came_late) or []
         except LeaseLostError as error:
             self._lost = error
