@@ -114,8 +114,7 @@ class SpendCapExceededError(AdmissionError):
     `name` is the cap's: "deployment" is that of a whole Runtime."""
 
     code = "spend_cap_exceeded"
-
-    name = ""
+    name = ""  # of one that a journal kept before caps were named
 
     def __init__(
         self, message: str, *, cap: str, spent: str, held: str, ask: str, currency: str, name: str = ""
