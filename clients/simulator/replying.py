@@ -27,9 +27,10 @@ class Numbering:
 
 
 def sign(thinking: str, seed: int) -> str:
-    """The signature of a thinking block: whoever sends one back changed is found out."""
+    """The signature of a thinking block: whoever sends one back changed is found out. It is opaque, so it holds what a
+    client might be tempted to tidy."""
     digest = blake2b(thinking.encode("utf-8", "surrogatepass"), key=str(seed).encode(), digest_size=32).digest()
-    return base64.b64encode(digest).decode()
+    return f" {base64.b64encode(digest).decode()}\u2028\u00e9e\u0301\\/\n"
 
 
 def make_reply(

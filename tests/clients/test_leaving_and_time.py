@@ -229,6 +229,16 @@ async def test_after_leaving_streams_the_connections_are_free(bench, wire):
     seat.check_books()
 
 
+async def test_as_many_calls_as_there_are_connections_go_at_once(bench, wire, until):
+    client, _ = bench.client(wire, settings={"max_connections": 2})
+    bench.script(Step.stall(), Step.stall())
+    tasks = [asyncio.create_task(client.single_response("Hello.")) for _ in range(2)]
+    await until(lambda: bench.provider.count == 2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_b58_waiting_for_a_connection_is_not_yet_sent(bench, wire, manual, until, streamed):
     client, seat = bench.client(
@@ -242,6 +252,7 @@ async def test_b58_waiting_for_a_connection_is_not_yet_sent(bench, wire, manual,
     assert len(seat.permits) == 1, "no permit is drawn, and no time runs, before there is a connection"
     waiting.pop().cancel()
     await manual.advance(2)
+    await until(first.done)
     with pytest.raises(TransientUpstreamError):
         await first
     for task in waiting:
@@ -264,6 +275,7 @@ async def test_b13_an_attempt_has_a_time(bench, wire, manual, until, mode):
     await manual.advance(29)
     assert not task.done()
     await manual.advance(1.5)
+    await until(task.done)
     with pytest.raises(TransientUpstreamError) as caught:
         await task
     assert caught.value.provider_code == "attempt_timeout"
@@ -288,6 +300,7 @@ async def test_b35_silence_between_events_is_bounded(bench, wire, manual, until)
     task = asyncio.create_task(consume())
     await until(lambda: len(seen) == 2)
     await manual.advance(25)
+    await until(task.done)
     with pytest.raises(StreamInterruptedError) as caught:
         await task
     assert caught.value.provider_code == "idle_timeout"
@@ -303,6 +316,7 @@ async def test_b35_silence_before_the_first_event_is_bounded(bench, wire, manual
     task = asyncio.create_task(client.stream_response(STORY).finish())
     await started(until, bench.provider)
     await manual.advance(25)
+    await until(task.done)
     with pytest.raises(TransientUpstreamError) as caught:
         await task
     assert type(caught.value) is TransientUpstreamError
@@ -328,6 +342,7 @@ async def test_b35_keepalives_hold_off_the_idle_limit_but_not_the_total(bench, w
             await asyncio.sleep(0.002)
     assert not task.done()
     await manual.advance(10)
+    await until(task.done)
     with pytest.raises((TransientUpstreamError, StreamInterruptedError)) as caught:
         await task
     assert caught.value.provider_code == "attempt_timeout"
@@ -366,6 +381,7 @@ async def test_a_safe_stream_out_of_time_may_run_again(bench, wire, manual, unti
     await until(lambda: bench.provider.requests and bench.provider.requests[-1].pieces >= 2)
     await asyncio.sleep(0.01)
     await manual.advance(25)
+    await until(task.done)
     with pytest.raises(TransientUpstreamError) as caught:
         await task
     assert caught.value.retryable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from interlock.admission.outcome import Dimension, OutcomeKind
 from interlock.catalog.usage import Usage
 from interlock.clients.response import StopReason
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider, Step
+from interlock.clients.stream import TAIL_S
 from interlock.errors import (
     InvalidRequestError,
     ProviderRefusalError,
@@ -106,6 +108,17 @@ async def test_b02_a_finish_reason_is_the_end_and_done_is_not_needed(bench, open
     client, seat = bench.client(openai)
     bench.script(Step.events(chunk("Hi."), chunk(None, "stop"), *tail))
     assert (await client.stream_response("Hello.").finish()).text == "Hi."
+    assert seat.kinds == [OutcomeKind.COMPLETED]
+
+
+async def test_a_server_that_keeps_the_connection_open_after_the_end_holds_nobody_up(bench, openai, manual, until):
+    client, seat = bench.client(openai, clock=manual)
+    bench.script(Step.events(chunk("Hi."), chunk(None, "stop"), ending="stall"))
+    task = asyncio.create_task(client.stream_response("Hello.").finish())
+    await until(lambda: manual.next_instant == manual.now() + TAIL_S)
+    await manual.advance(TAIL_S)
+    await until(task.done)
+    assert (await task).text == "Hi."
     assert seat.kinds == [OutcomeKind.COMPLETED]
 
 
