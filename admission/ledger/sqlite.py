@@ -22,6 +22,7 @@ from interlock.errors import ConfigurationError, InterlockError, LedgerUnavailab
 
 from . import cold, rules
 from .base import BaseLedger, kept, reply_of
+from .forking import unforked
 from .holder import holder
 from .hostclock import boot_id, since_boot
 from .message import Message, PoolState, PoolTerms, Reply
@@ -95,14 +96,15 @@ class Tables:
         try:
             if self._identity() != self._file:
                 raise ReplacedError
-            self.execute("begin immediate")
-            try:
-                yield
-                self.execute("commit")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self.execute("rollback")
-                raise
+            with unforked():
+                self.execute("begin immediate")
+                try:
+                    yield
+                    self.execute("commit")
+                except BaseException:
+                    if self._connection.in_transaction:
+                        self.execute("rollback")
+                    raise
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 

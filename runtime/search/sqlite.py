@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from interlock.admission.ledger.forking import unforked
 from interlock.errors import StoreError
 
 from ..uncancelled import uncancelled
@@ -195,14 +196,15 @@ class SqliteCollection(Collection):
     @contextmanager
     def _transaction(self, how: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
         connection = self._connected(writing=how != "DEFERRED")
-        connection.execute(f"BEGIN {how}")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+        with unforked():
+            connection.execute(f"BEGIN {how}")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
     def _info(self) -> CollectionInfo | None:
         with self._transaction() as connection:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from interlock.errors import LeaseLostError
 
-from .link import Link
+from .link import Link, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -108,7 +108,7 @@ class Lease:
         connection: Connection | None = self._link.connect()
         try:
             assert connection is not None
-            with connection.begin():
+            with transaction(connection):
                 self._link.limit_silence(connection)
                 self.fence = owners.enter(connection, self.owner, who, self._ttl_s)
             self._link.hasten(connection)
@@ -145,7 +145,7 @@ class Lease:
             if connection is None:
                 connection = self._link.connect()
                 self._link.hasten(connection)
-            with connection.begin():
+            with transaction(connection):
                 self._link.limit_silence(connection)
                 answer = say(connection, self.owner)
         except Exception as error:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
+from interlock.admission.ledger.forking import unforked
 from interlock.errors import StoreError
 
 from .place import Place, sqlstate
@@ -75,6 +76,13 @@ class Link(Protocol):
         ...
 
     def dispose(self) -> None: ...
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One on this connection; the process is not forked in the midst of one in SQLite."""
+    with unforked() if connection.dialect.name == "sqlite" else nullcontext(), connection.begin():
+        yield
 
 
 class SqliteLink:

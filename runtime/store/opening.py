@@ -55,13 +55,13 @@ def open_book(url: str, *, durability: Durability = "NORMAL", ttl_s: float = TTL
 
 def upgrade_store(url: str) -> tuple[str | None, str]:
     """Make or bring up the store at `url`; the version it was of (None: there was none) and is now."""
-    from .link import link_to
+    from .link import link_to, transaction
     from .migrating import upgrade
 
     place = Place.of(url)
 
     def bring_up(connection: Connection) -> tuple[str | None, str]:
-        with connection.begin():
+        with transaction(connection):
             return upgrade(connection, place.name)
 
     return _in_thread(link_to(place), place, bring_up, dispose=True)
@@ -75,7 +75,7 @@ def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = 
     """
     from sqlalchemy.exc import DBAPIError
 
-    from .link import MET, link_to
+    from .link import MET, link_to, transaction
     from .migrating import check_readable
 
     place = Place.of(url)
@@ -84,12 +84,12 @@ def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = 
 
     def ask(connection: Connection) -> T:
         connection.execution_options(interlock_read=True)
-        with connection.begin():
+        with transaction(connection):
             check_readable(connection, place.name)
         connection.execution_options(interlock_read=not writes)
         for left in reversed(range(TRIES)):
             try:
-                with connection.begin():
+                with transaction(connection):
                     return question(connection)
             except DBAPIError as error:
                 if not left or sqlstate(error) not in MET:
@@ -100,11 +100,12 @@ def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = 
 
 
 def _prepare(connection: Connection, place: Place, owner: str) -> None:
+    from .link import transaction
     from .migrating import upgrade
     from .owners import Incarnation, enter
     from .schema import metadata
 
-    with connection.begin():
+    with transaction(connection):
         if place.in_memory:  # it begins and ends with this process: there is nothing to bring up, and nobody to lapse
             metadata.create_all(connection)
             enter(connection, owner, Incarnation.here(), ttl_s=1e12)

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from interlock.errors import StoreError
 
-from .link import MUTE, Link, mute_for
+from .link import MUTE, Link, mute_for, transaction
 from .place import reason
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Sure:
         connection = self._connected()
         connection.execution_options(interlock_read=reads)
         if reads or not self._link.numbers:
-            with connection.begin():
+            with transaction(connection):
                 if not reads:
                     self._begin(connection)
                 answer.append(work(connection))
@@ -113,7 +113,7 @@ class Sure:
         while True:
             if not self._known:
                 self._register(connection)
-            with connection.begin():
+            with transaction(connection):
                 self._known = self._mark(connection)
                 if self._known:
                     self._begin(connection)
@@ -168,7 +168,7 @@ class Sure:
         from .schema import commits
 
         now = datetime.now(UTC)
-        with connection.begin():
+        with transaction(connection):
             old = or_(commits.c.at < now - LEFT_BEHIND, commits.c.writer == self._writer)
             connection.execute(commits.delete().where(old))
             connection.execute(commits.insert(), {"writer": self._writer, "number": 0, "at": now})
@@ -182,7 +182,7 @@ class Sure:
     def _is_committed(self, connection: Connection) -> bool:
         from .schema import commits
 
-        with connection.begin():
+        with transaction(connection):
             row = connection.execute(commits.select().where(commits.c.writer == self._writer).with_for_update()).first()
         self._known = row is not None
         return row is not None and row.number == self._number
