@@ -17,9 +17,8 @@ import httpx
 import httpx2
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-from .last_event import LastEvent, is_event_stream
+from .arriving import notice
 from .litellm_reading import Overheard
-from .sdk import _Noticed
 
 _answers: ContextVar[Answers | None] = ContextVar("answers", default=None)
 
@@ -62,9 +61,7 @@ class Answers:
     def add(self, response: httpx2.Response) -> None:
         self._kept.append(response)
         if self._alive is not None:
-            response.stream = _Noticed(response.stream, self._alive)
-            if is_event_stream(response.headers):
-                response.stream = LastEvent(response.stream)
+            notice(response, self._alive)
         if "content-encoding" not in response.headers:
             response.stream = self._watched = _Watched(response.stream, self.overheard.feed)
 

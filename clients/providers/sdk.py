@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import ssl
 from abc import abstractmethod
-from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -39,8 +38,8 @@ from ..failures import read_refusal, upstream_error
 from ..first_byte import on_request
 from ..listing import NeededCredential
 from ..writing import checked_url
+from .arriving import notice
 from .error_body import ErrorBodies
-from .last_event import LastEvent, is_event_stream
 
 #: Seconds to connect. A provider that cannot be reached within this is not there.
 CONNECT_TIMEOUT_S = 15.0
@@ -201,9 +200,7 @@ class SdkChatClient(AbstractLLMClient):
         if "json" in kind or "html" in kind or response.status_code == 204:
             await response.aread()
             return self._unstreamed(self._reply(response))
-        response.stream = _Noticed(response.stream, alive)
-        if is_event_stream(response.headers):
-            response.stream = LastEvent(response.stream)
+        notice(response, alive)
         self._note_accepted(response)
         return WireStream(
             events=events,
@@ -423,30 +420,6 @@ def read_json(content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         return None
-
-
-class _Noticed(httpx2.AsyncByteStream):
-    """A response's bytes, each arrival of which is noticed: pings count, although the SDK swallows them. A byte order
-    mark is no part of them: an SDK would pass over the first event for it."""
-
-    def __init__(self, inner: Any, alive: Callable[[], None]) -> None:
-        self._inner, self._alive = inner, alive
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        held: bytes | None = b""  # what may be the beginning of a mark; None: the beginning is over
-        async for chunk in self._inner:
-            self._alive()
-            if held is not None:
-                chunk = held + chunk
-                held = chunk if len(chunk) < len(BOM_UTF8) and BOM_UTF8.startswith(chunk) else None
-                chunk = b"" if held is not None else chunk.removeprefix(BOM_UTF8)
-            if chunk:
-                yield chunk
-        if held:
-            yield held
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 class _Once:
