@@ -66,8 +66,8 @@ MAKING = "select pg_advisory_xact_lock(7264510931)"
 #: Seconds for an answer, for a connection; between two attempts to connect, at first and at most.
 ANSWER_S, CONNECT_S, FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 5.0, 0.05, 2.0
 #: How long the server lets a process that has rows locked say nothing (it was stopped): then it is cut off.
-MUTE_S = 2.0
-MUTE = "select set_config('idle_in_transaction_session_timeout', $1, true)"
+IDLE_LIMIT_S = 2.0
+LIMIT_IDLE_TIME = "select set_config('idle_in_transaction_session_timeout', $1, true)"
 #: Messages that old are on the server's disk (three times its `wal_writer_delay` of 0.2 s, and more).
 ON_DISK_S = 1.5
 #: Again at once: another took a lock that this one wanted (for longer than a `lock_timeout` allows), or the server says
@@ -158,7 +158,7 @@ def _words(error: BaseException) -> str:
 async def transaction(connection: Any) -> AsyncIterator[None]:
     """One whose locks do not outlast a process that is stopped in the midst of it."""
     async with connection.transaction():
-        await connection.fetchval(MUTE, f"{1000 * MUTE_S:.0f}ms")
+        await connection.fetchval(LIMIT_IDLE_TIME, f"{1000 * IDLE_LIMIT_S:.0f}ms")
         yield
 
 

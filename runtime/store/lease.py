@@ -47,6 +47,7 @@ class Lease:
         self._lock = threading.Lock()
         self._ending, self._entered = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
+        #: When it last tried to be heard; whether it is trying now; whether all tries since it was heard were in vain.
         self._tried, self._trying, self._in_vain = monotonic(), False, False
         self._thread = threading.Thread(target=self._run, name="interlock-lease", daemon=True)
 
@@ -109,9 +110,9 @@ class Lease:
         try:
             assert connection is not None
             with transaction(connection):
-                self._link.limit_silence(connection)
+                self._link.limit_idle_time(connection)
                 self.fence = owners.enter(connection, self.owner, who, self._ttl_s)
-            self._link.hasten(connection)
+            self._link.shorten_lock_wait(connection)
             self._entered.set()
             while not self._ending.wait(self._ttl_s / BEATS):
                 connection, heard = self._try(connection, self._beat)
@@ -144,9 +145,9 @@ class Lease:
         try:
             if connection is None:
                 connection = self._link.connect()
-                self._link.hasten(connection)
+                self._link.shorten_lock_wait(connection)
             with transaction(connection):
-                self._link.limit_silence(connection)
+                self._link.limit_idle_time(connection)
                 answer = say(connection, self.owner)
         except Exception as error:
             log.debug("the lease in %s was not heard (%s)", self._name, type(error).__name__)

@@ -23,13 +23,13 @@ log = logging.getLogger("interlock.runtime")
 
 #: Seconds in which a connection must be made, and a statement answered, before it counts as lost.
 CONNECT_TIMEOUT_S, STATEMENT_TIMEOUT_S = 10.0, 60.0
-#: Seconds SQLite waits for another process's lock before it says so; who tries again by himself would rather know.
-LOCK_TIMEOUT_S, LOCK_TOLD_S = 30.0, 4.0
+#: Seconds SQLite waits for another process's lock before it says so; and where whoever uses it tries again by itself.
+LOCK_TIMEOUT_S, SHORT_LOCK_TIMEOUT_S = 30.0, 4.0
 #: Seconds that a server lets a process with rows locked say nothing (it was frozen, or its host): then it is cut off,
 #: and the others go on.
-MUTE_S = 5.0
+IDLE_LIMIT_S = 5.0
 #: The setting for it: of a transaction, so that nothing is left behind with a pooler.
-MUTE = "idle_in_transaction_session_timeout"
+IDLE_SETTING = "idle_in_transaction_session_timeout"
 #: What a server says while it stops, starts, has no room (for connections, on its disk), or is a standby: it is away,
 #: and what was asked is no fault. Or that it has cut this process off, which said nothing for too long.
 _AWAY = {"57P01", "57P02", "57P03", "53300", "53100", "25006", "25P03"}
@@ -39,9 +39,9 @@ _POOLED = {"26000", "42P05"}
 MET = {"40001", "40P01"}
 
 
-def mute_for() -> str:
-    """`MUTE_S` as the server reads it."""
-    return f"{1_000 * MUTE_S:.0f}ms"
+def idle_limit() -> str:
+    """`IDLE_LIMIT_S` as the server reads it."""
+    return f"{1_000 * IDLE_LIMIT_S:.0f}ms"
 
 
 class Link(Protocol):
@@ -58,12 +58,12 @@ class Link(Protocol):
 
     def connect(self) -> Connection: ...
 
-    def hasten(self, connection: Connection) -> None:
-        """Whoever uses it tries again where the database is busy, and would rather know that soon."""
+    def shorten_lock_wait(self, connection: Connection) -> None:
+        """For whoever tries again by itself where the file is locked: it is told so soon."""
         ...
 
-    def limit_silence(self, connection: Connection) -> None:
-        """At a transaction's beginning: where its process says nothing for `MUTE_S`, the server ends it."""
+    def limit_idle_time(self, connection: Connection) -> None:
+        """At a transaction's beginning: the server ends one whose process says nothing for `IDLE_LIMIT_S`."""
         ...
 
     def drop(self, connection: Connection) -> None:
@@ -107,12 +107,12 @@ class SqliteLink:
             raw.close()
         return connection
 
-    def hasten(self, connection: Connection) -> None:
+    def shorten_lock_wait(self, connection: Connection) -> None:
         raw = connection.connection.cursor()
-        raw.execute(f"PRAGMA busy_timeout={min(LOCK_TOLD_S, LOCK_TIMEOUT_S) * 1000:.0f}")
+        raw.execute(f"PRAGMA busy_timeout={min(SHORT_LOCK_TIMEOUT_S, LOCK_TIMEOUT_S) * 1000:.0f}")
         raw.close()
 
-    def limit_silence(self, connection: Connection) -> None:
+    def limit_idle_time(self, connection: Connection) -> None:
         return None
 
     def drop(self, connection: Connection) -> None:
@@ -147,11 +147,11 @@ class PostgresLink:
     def connect(self) -> Connection:
         return self._engine.connect()
 
-    def hasten(self, connection: Connection) -> None:
+    def shorten_lock_wait(self, connection: Connection) -> None:
         return None
 
-    def limit_silence(self, connection: Connection) -> None:
-        connection.exec_driver_sql(f"select set_config('{MUTE}', '{mute_for()}', true)")
+    def limit_idle_time(self, connection: Connection) -> None:
+        connection.exec_driver_sql(f"select set_config('{IDLE_SETTING}', '{idle_limit()}', true)")
 
     def drop(self, connection: Connection) -> None:
         with suppress(Exception):  # what is to be let go is broken anyway

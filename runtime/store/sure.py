@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from interlock.errors import StoreError
 
-from .link import MUTE, Link, mute_for, transaction
+from .link import IDLE_SETTING, Link, idle_limit, transaction
 from .place import reason
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _marking() -> Update:
     from .schema import commits
 
     here = commits.c.writer == bindparam("of")
-    told = func.set_config(MUTE, bindparam("mute"), True).is_not(None)
+    told = func.set_config(IDLE_SETTING, bindparam("idle_limit"), True).is_not(None)
     return commits.update().where(here, told).values(number=bindparam("now"), at=bindparam("when"))
 
 
@@ -136,7 +136,7 @@ class Sure:
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._link.connect()
-            self._link.hasten(self._connection)
+            self._link.shorten_lock_wait(self._connection)
         return self._connection
 
     def _drop(self, *, broken_only: bool = False) -> None:
@@ -176,7 +176,7 @@ class Sure:
 
     def _mark(self, connection: Connection) -> bool:
         """Whether the number was written; the row is gone where the server was restored from before this process."""
-        values = {"of": self._writer, "now": self._number, "when": datetime.now(UTC), "mute": mute_for()}
+        values = {"of": self._writer, "now": self._number, "when": datetime.now(UTC), "idle_limit": idle_limit()}
         return connection.execute(_marking(), values).rowcount > 0
 
     def _is_committed(self, connection: Connection) -> bool:

@@ -111,7 +111,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     told = " ".join(STORE.split())
     assert RuntimeSettings().store == "sqlite:///interlock.db"
     assert f'store="{RuntimeSettings().store}") # the default' in told
-    assert f"it is noticed after {link.LOCK_TOLD_S:g} s" in told
+    assert f"it is noticed after {link.SHORT_LOCK_TIMEOUT_S:g} s" in told
     assert f"not heard of for {opening.TTL_S:g} s is dead" in told
     assert f"more than {writer.MOST_QUEUED:,} rows wait" in told
     assert f"waits {STORE_PATIENCE_S:g} s for the store and is let go" in told

@@ -158,7 +158,7 @@ async def test_a_database_that_does_not_exist_is_no_outage(postgres: Any) -> Non
 async def test_one_that_is_stopped_while_it_has_a_pool_locked_is_cut_off(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.admission.ledger.postgres.MUTE_S", 0.1)
+    monkeypatch.setattr("interlock.admission.ledger.postgres.IDLE_LIMIT_S", 0.1)
     url = postgres.fresh()
     stopped, other = await opened(url, tpm=600), await opened(url, tpm=600)
     ledger = stopped.ledger

@@ -275,7 +275,7 @@ async def test_what_is_queued_when_the_writer_gives_up_is_not_tried_one_by_one(
 async def test_who_is_frozen_with_rows_locked_keeps_nobody_waiting(
     postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "MUTE_S", 0.05)
+    monkeypatch.setattr(link, "IDLE_LIMIT_S", 0.05)
     url = postgres.fresh()
     books: list[Any] = [await asyncio.to_thread(open_book, url) for _ in range(2)]
     frozen, other = (book._writer for book in books)
