@@ -16,32 +16,43 @@ from contextlib import AbstractContextManager, contextmanager
 PATIENCE_S = 5.0
 
 
+class _Mine(threading.local):
+    """Of the thread that asks."""
+
+    count = 0
+
+
 class Transactions:
     """How many are open, in all threads."""
 
     def __init__(self) -> None:
-        self.count, self._fewer = 0, threading.Condition()
+        self.count, self._mine, self._changed = 0, _Mine(), threading.Condition()
         self.fork_waits = threading.Event()
 
     @contextmanager
     def unforked(self) -> Iterator[None]:
-        with self._fewer:
+        with self._changed:
+            if not self._mine.count:  # else the fork waits for this very thread
+                self._changed.wait_for(lambda: not self.fork_waits.is_set(), PATIENCE_S)
             self.count += 1
+            self._mine.count += 1
         try:
             yield
         finally:
-            with self._fewer:
+            with self._changed:
                 self.count -= 1
-                self._fewer.notify_all()
+                self._mine.count -= 1
+                self._changed.notify_all()
 
     def before_fork(self) -> None:
-        self._fewer.acquire()  # until the fork is done
+        self._changed.acquire()  # until the fork is done
         self.fork_waits.set()
-        self._fewer.wait_for(lambda: not self.count, PATIENCE_S)
+        self._changed.wait_for(lambda: not self.count, PATIENCE_S)
 
     def in_parent(self) -> None:
         self.fork_waits.clear()
-        self._fewer.release()
+        self._changed.notify_all()
+        self._changed.release()
 
 
 open_transactions = Transactions()

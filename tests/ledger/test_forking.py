@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from interlock.admission.ledger import forking
-from interlock.admission.ledger.forking import unforked
+from interlock.admission.ledger.forking import Transactions, unforked
 from interlock.runtime.store.link import sqlite_engine, transaction
 from interlock.runtime.store.place import Place
 
@@ -90,3 +91,36 @@ def test_a_fork_waits_no_longer_than_it_says(monkeypatch: pytest.MonkeyPatch) ->
         assert forked(lambda: forking.open_transactions.count == 0)
         assert forking.open_transactions.count == 1
     assert forking.open_transactions.count == 0
+
+
+def test_no_transaction_is_begun_while_a_fork_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or those of several threads, one into the other, would never let it through."""
+    told: SimpleQueue[str] = SimpleQueue()
+    transactions = Transactions()
+
+    class Told(threading.Condition):
+        def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+            told.put("waits")
+            return super().wait_for(predicate, timeout)
+
+    def fork() -> None:
+        transactions.before_fork()
+        told.put("forked")
+        transactions.in_parent()
+
+    def begin() -> None:
+        with transactions.unforked():
+            told.put("begun")
+
+    forking_thread, other = threading.Thread(target=fork), threading.Thread(target=begin)
+    with transactions.unforked():
+        monkeypatch.setattr(transactions, "_changed", Told())
+        forking_thread.start()
+        assert told.get() == "waits"
+        other.start()
+        assert told.get() == "waits", "begun although a fork waits"
+        with transactions.unforked():
+            pass  # the fork waits for this very thread
+    assert [told.get(), told.get()] == ["forked", "begun"]
+    forking_thread.join()
+    other.join()
