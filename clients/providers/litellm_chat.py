@@ -244,7 +244,7 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
         library = _litellm()
         asked = json.loads(body)
         key = self._key()
-        _, provider, own_key, own_url = library.get_llm_provider(asked["model"], api_base=self.base_url, api_key=key)
+        _, provider, own_key, own_url = library.get_llm_provider(asked["model"], api_base=self.base_url)
         given = {"api_key": key} if key is not None else {}
         if self.base_url is not None:
             given["api_base"] = self.base_url

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import httpx2
 import pytest
 
 from interlock.admission.outcome import OutcomeKind
-from interlock.clients.providers.error_body import GRACE_S
+from interlock.clients.providers.error_body import GRACE_S, ErrorBodies
 from interlock.clients.simulator import Step
 from interlock.clients.simulator.script import Raw
 from interlock.errors import CredentialError, InvalidRequestError, OverloadedError, RateLimitedError, UpstreamError
@@ -104,6 +105,7 @@ async def test_an_error_whose_body_does_not_end_is_still_of_its_class(bench, wir
         with pytest.raises(class_) as caught:
             await task
         assert (caught.value.status, caught.value.retry_after_s) == (status, 7)
+        assert '{"error"' not in str(caught.value), "half a word may be half a secret"
         assert bench.provider.requests[-1].cut == "client", "the connection was given up"
     assert (await asked(client, "Hello.", streamed=streamed)).text == "Hello."
     assert seat.kinds[0] is OutcomeKind.RATE_LIMITED
@@ -121,6 +123,26 @@ async def test_the_grace_ends_before_the_call(bench, wires, manual, until, timeo
     assert task.done()
     with pytest.raises(RateLimitedError):
         await task
+
+
+class Endless(httpx2.AsyncByteStream):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+async def test_the_grace_is_of_the_time_that_is_left(manual):
+    bodies = ErrorBodies(manual, timeout_s=30, idle_timeout_s=60)
+    request = httpx2.Request("POST", "http://localhost/")
+    await bodies.on_request(request)
+    await manual.advance(28)
+    response = httpx2.Response(429, request=request, stream=Endless())
+    task = asyncio.create_task(bodies.on_response(response))
+    await manual.advance(0.9)
+    assert not task.done()
+    await manual.advance(0.1)
+    assert task.done()
+    assert response.content == b""
 
 
 async def test_what_came_before_the_body_stalled_is_read_if_it_is_whole(bench, wires, manual, until):

@@ -401,6 +401,23 @@ def test_verdict_is_pure():
     assert not at(160, None).idle  # type: ignore[attr-defined,union-attr]
 
 
+async def test_silence_counts_from_when_somebody_waits(manual: ManualClock):
+    watch = Watch(manual, total_s=1_000, idle_s=10)
+    await manual.advance(25)
+
+    async def wait() -> None:
+        with watch:
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(wait())
+    await manual.advance(9)
+    assert not task.done()
+    await manual.advance(1)
+    assert task.done()
+    with pytest.raises(AttemptTimeout):
+        await task
+
+
 async def test_a_cancel_from_outside_is_not_mistaken_for_the_watch(manual: ManualClock):
     async def wait() -> None:
         with Watch(manual, total_s=10):

@@ -73,7 +73,11 @@ async def test_b30_a_secret_that_a_library_found_is_redacted_too(bench, wires, m
     if id in AMBIENT:
         monkeypatch.setenv(AMBIENT[id], FOUND)
     bench.environ.clear()
-    client, seat = bench.client(wire, settings={"credential": wire.settings.get("credential")})
+    place = {}
+    if wire.key == "litellm":  # it finds no key where the catalog says where to
+        monkeypatch.setenv("ANTHROPIC_API_BASE", wire.url(bench.provider))
+        place["base_url"] = None
+    client, seat = bench.client(wire, settings={"credential": wire.settings.get("credential")}, **place)
     client._client.forget_ambient()
     wire.authorize(client._client)
     bench.script(Step.status(400, {"error": {"type": "invalid_request_error", "message": f"canonical: {FOUND}"}}))
