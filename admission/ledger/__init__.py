@@ -7,7 +7,7 @@
     owners     who is alive (pure), and the thread that says so; pulse: whether this process has been running
     hostclock  one clock for a host's processes
     memory     MemoryLedger: for several runtimes of one process, and for tests
-    sqlite     SQLiteLedger: for a host's processes; sqlite_schema: its tables; worker: the thread it works in;
+    sqlite     SQLiteLedger: for a host's processes; sqlite_schema: its tables; thread: the one it works in;
                holder: who keeps its file locked; forking: no fork in the midst of a transaction
     postgres   PostgresLedger: for every host's; postgres_schema, postgres_rows: its tables and what is in them;
                postgres_rules: the rules once more, as one function in the database

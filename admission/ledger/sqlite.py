@@ -29,8 +29,8 @@ from .message import Message, PoolState, PoolTerms, Reply
 from .owners import LAST_WORDS_S, LEASE_PART, OwnerRow, beaten, check, lost, may_judge
 from .rows import EPOCH, Claim, LevelRow, PoolBook, PoolRow, TotalRow
 from .sqlite_schema import FORM, STATEMENTS
+from .thread import LedgerThread
 from .wire import pool_states, reply
-from .worker import Worker
 
 T = TypeVar("T")
 
@@ -229,7 +229,7 @@ class SQLiteLedger(BaseLedger):
     def __init__(self, path: str | Path, *, clock: Callable[[], float] | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.path, self._clock = Path(path), clock
-        self._worker = Worker(f"interlock-ledger-file-{self.owner}")
+        self._thread = LedgerThread(f"interlock-ledger-file-{self.owner}")
         self._tables: Tables | None = None
         self._heart_tables: Tables | None = None
 
@@ -237,7 +237,7 @@ class SQLiteLedger(BaseLedger):
         """On the thread; what the file refuses, or who keeps it locked for too long, is a LedgerUnavailableError."""
         wait_s = ANSWER_S if wait_s is None else wait_s
         try:
-            return await self._worker.do(self._spoken, work, *args, wait_s=wait_s)
+            return await self._thread.do(self._spoken, work, *args, wait_s=wait_s)
         except TimeoutError:
             raise LedgerUnavailableError(
                 f"the ledger in {self.path} has not answered for {wait_s:g} s: {holder(lock_of(self.path))}"
@@ -346,7 +346,7 @@ class SQLiteLedger(BaseLedger):
             tables.remove(self.fence, tables.now())
 
     async def _close(self) -> None:
-        await self._worker.end(self._close_here, wait_s=LAST_WORDS_S)
+        await self._thread.end(self._close_here, wait_s=LAST_WORDS_S)
 
     def _close_here(self) -> None:
         if self._tables is not None:

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-Job = tuple["Future[Any]", Callable[[], Any]]
+Work = tuple["Future[Any]", Callable[[], Any]]
 
 
-class Worker:
-    """The thread starts with the first piece of work."""
+class LedgerThread:
+    """It starts with the first piece of work."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = False
 
@@ -37,7 +37,7 @@ class Worker:
         """The last piece of work, waited for no longer than that: it is done all the same, and the thread ends."""
         if self._started:
             last = asyncio.wrap_future(self._put(work))
-            self._jobs.put(None)
+            self._queue.put(None)
             await asyncio.wait([last], timeout=wait_s)
 
     def _put(self, work: Callable[[], T]) -> Future[T]:
@@ -45,15 +45,15 @@ class Worker:
             self._started = True
             self._thread.start()
         future: Future[T] = Future()
-        self._jobs.put((future, work))
+        self._queue.put((future, work))
         return future
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            future, work = job
+        while (given := self._queue.get()) is not None:
+            future, work = given
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
                 except BaseException as error:
                     future.set_exception(error)
-            del job, future, work  # nothing is kept while it waits for the next
+            del given, future, work  # nothing is kept while it waits for the next
