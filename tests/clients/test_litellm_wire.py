@@ -233,6 +233,15 @@ async def test_openais_key_and_headers_go_to_no_other_server(bench, through_open
     assert not any("x-leak" in one for one in headers)
 
 
+async def test_a_401_without_any_key_is_final(bench, through_anthropic):
+    """Nothing was found anywhere, so nothing can be found anew."""
+    client, _ = bench.client(through_anthropic, settings={"credential": None})
+    await client.single_response("Hello.")
+    bench.script(Step.status(401))
+    with pytest.raises(CredentialError):
+        await client.single_response("Hello.")
+
+
 #: A model, and a variable in which LiteLLM looks for its key: one for each way of looking.
 AMBIENT = {
     "anthropic/m": "ANTHROPIC_API_KEY", "azure/m": "AZURE_API_KEY", "bedrock/m": "AWS_SESSION_TOKEN",
