@@ -118,8 +118,8 @@ class LiteLLMClient(OpenAIChatCompletionsClient):
 
     @property
     def ambient(self) -> bool:
-        """Without a credential LiteLLM looks for its own variables: for the provider's own server alone."""
-        return self.credential_id is None and self.base_url is None
+        """Without a credential LiteLLM looks for its own variables."""
+        return self.credential_id is None
 
     @property
     def where(self) -> str:
