@@ -57,7 +57,8 @@ def _draw(curve: list[tuple[int, float]]) -> None:
 
     figure, axes = pyplot.subplots(figsize=(7, 3))
     axes.plot([done / 1e6 for done, _ in curve], [mib for _, mib in curve])
-    axes.set(xlabel="texts embedded, millions", ylabel="resident memory, MiB", ylim=(0, None))
+    axes.set(xlabel="texts embedded, millions", ylabel="resident memory, MiB")
+    axes.set_ylim(0, 1.15 * max(mib for _, mib in curve))
     axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(PICTURE, dpi=110)
