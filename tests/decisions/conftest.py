@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -17,6 +18,8 @@ from interlock.clients.simulator import SimulatedProvider
 from interlock.credentials import Chain, EnvironmentStore
 
 KEY = "tsk-0123456789abcdef-secret"
+#: The card number of the tests' states, however it is written. Of four digits a port, a hash or a time may be made.
+CARD = re.compile(r"4111\D?1111")
 
 
 @pytest.fixture
