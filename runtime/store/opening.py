@@ -96,7 +96,8 @@ def read_store(url: str, question: Callable[[Connection], T], *, writes: bool = 
                     raise
         raise AssertionError("the last try ends it")
 
-    return _in_thread(link_to(place, None), place, ask, dispose=True)
+    link = link_to(place if writes else place.to_read(), None)
+    return _in_thread(link, place, ask, dispose=True)
 
 
 def _prepare(connection: Connection, place: Place, owner: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 from interlock.errors import StoreError
 
@@ -85,6 +87,18 @@ class Place:
     @property
     def in_memory(self) -> bool:
         return self.kind == "sqlite" and self.path is None
+
+    def to_read(self) -> Place:
+        """For whoever only looks: the same, or the file as it lies where nothing may be written beside it. SQLite would
+        make its write-ahead log anew there, even to read. A log that is there holds rows, and is never passed over."""
+        path = self.path
+        if path is None or self.url.query or os.access(path.absolute().parent, os.W_OK):
+            return self
+        log, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
+        if shared.exists() or (log.exists() and log.stat().st_size > 0):
+            return self
+        file = f"file:{quote(str(path.absolute()))}"
+        return replace(self, url=self.url.set(database=file, query={"immutable": "1", "uri": "true"}))
 
     def refused(self, error: BaseException) -> StoreError:
         """Why it cannot be opened, as one sentence."""
