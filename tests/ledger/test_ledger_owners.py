@@ -55,6 +55,35 @@ async def test_b34_who_was_given_up_settles_nothing_and_frees_nobodys_slot(house
     assert after.levels[0].free == before.levels[0].free
 
 
+class Asleep:
+    """The heart of a process that did not run while its lease ran out."""
+
+    awake = False
+
+    def stop(self) -> None: ...
+
+
+async def test_b34_who_slept_through_its_lease_is_refused_although_nobody_has_given_it_up(house: House) -> None:
+    other, sleeper = await house.with_pool(tpm=600, max_concurrent=2), await house.enter()
+    await sleeper.say(ask(part(100)))
+    await house.advance(LEASE_S + 0.01)
+    sleeper.ledger._heart = Asleep()  # type: ignore[attr-defined]
+    with pytest.raises(LeaseLostError, match="did not run"):
+        await sleeper.say(ask(part(100)), settles=[over(100, used=0)])
+    await other.ledger.heartbeat()
+    assert (await other.state()).slots == (2, 1)  # as it was: nobody has judged it yet
+
+
+async def test_who_was_awake_and_only_unheard_is_heard_again_and_may_not_judge_at_once(house: House) -> None:
+    first, second = await house.with_pool(max_concurrent=2), await house.enter()
+    await second.say(ask(part(1)))
+    await pass_time(house, TTL_S, first, second)
+    await house.advance(LEASE_S + 0.01)
+    assert (await first.say(ask(part(1)))).granted == (0,)
+    await first.ledger.heartbeat()
+    assert (await second.state()).slots == (2, 2)
+
+
 async def test_what_the_dead_had_spent_only_refills(house: House) -> None:
     alive, dead = await house.with_pool(tpm=600), await house.enter()
     await pass_time(house, TTL_S, alive, dead)
