@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import case, func, select
 
 from ..journal.protocol import RunStatus, StepStatus
+from ..journal.steps import commits_alone
 from . import owners
 from .journal_sql import UNKNOWN
 from .schema import calls, owners as owner_rows, runs, steps
@@ -56,7 +57,7 @@ class Spent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """One run. `status` is one of `RunStatus`, or `interrupted`, or `paused`. `done` of `steps` have an outcome,
-    `failed` of them a bad one; `ambiguous` of them were begun by a process that is gone, and left no call on record.
+    `failed` of them a bad one; `ambiguous` of them were begun by a process that is gone, and what they did is unknown.
     """
 
     run_id: str
@@ -83,7 +84,8 @@ class RunView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepView:
     """One step, in the order of first writing. `tries` is how often it was begun, `again` why it was begun although
-    something of it was known; `ambiguous`: begun by a process that is gone, and no call of it is on record."""
+    something of it was known; `ambiguous`: begun by a process that is gone, no call of it is on record, and it did
+    more than commit to a database that says whether it did."""
 
     step_id: str
     job: str
@@ -207,16 +209,18 @@ def _step_counts(connection: Connection, run_ids: Sequence[str]) -> dict[str, di
 
 
 def _unheard(connection: Connection, run_ids: Sequence[str]) -> set[tuple[str, str]]:
-    """The steps of these runs that were begun and not ended, without a call of that attempt on record."""
+    """The steps of these runs that were begun and not ended, without a call of that attempt on record. Not those that
+    could do nothing but commit to a database that says whether they did."""
     found: set[tuple[str, str]] = set()
     for some in _portions(run_ids):
         call = select(calls.c.id).where(
             calls.c.run_id == steps.c.run_id, calls.c.step_id == steps.c.step_id, calls.c.attempt == steps.c.attempt
         )
-        question = select(steps.c.run_id, steps.c.step_id).where(
+        question = select(steps.c.run_id, steps.c.step_id, steps.c.requests).where(
             steps.c.run_id.in_(some), steps.c.status == str(StepStatus.BEGUN), ~call.exists()
         )
-        found |= {(run_id, step_id) for run_id, step_id in connection.execute(question)}
+        begun = connection.execute(question)
+        found |= {(run_id, step_id) for run_id, step_id, requests in begun if not commits_alone(requests)}
     return found
 
 

@@ -104,6 +104,18 @@ async def test_a_run_whose_process_is_gone_is_shown_as_that_and_what_is_ambiguou
     assert "0.3000 USD + ? of at most 5" in words
 
 
+async def test_a_step_that_could_do_nothing_but_commit_where_that_is_known_is_not_ambiguous(store_url: str) -> None:
+    async with opened(store_url) as book:
+        claim, _ = book.journal.create(RunHead(run_id="s", pipeline="p", started_at=NOW), owner=book.owner)
+        for step_id, says in (("0", True), ("1", False)):
+            needs = json.dumps({"calls": [], "databases": ["tickets"], "says": says})
+            intent = Intent(step_id=step_id, fingerprint="f", job="Save", attempt=1, at=NOW, requests=needs)
+            await book.journal.intend(claim, intent)
+    run = shown(store_url, "s")
+    assert [step["ambiguous"] for step in run["step_list"]] == [False, True]
+    assert (run["status"], run["ambiguous"], listed(store_url)["s"]["ambiguous"]) == ("interrupted", 1, 1)
+
+
 def shown_in_words(url: str, run: str, expected: str) -> str:
     words = interlock("runs", "show", run, "--store", url)
     assert expected in words
@@ -116,14 +128,19 @@ async def test_a_living_process_hears_of_cancel_and_pause(store_url: str, make_r
     async with opened(store_url) as book:
         book.on_wanted(lambda wanted: loop.call_soon_threadsafe(heard.put_nowait, dict(wanted)))
         await write_run(book, "r", make_row, ends=None)
+
+        async def hears(wanted: dict[str, Wanted]) -> None:
+            while await heard.get() != wanted:  # what was wanted before is told again until it is not
+                pass
+
         await asyncio.to_thread(interlock, "runs", "pause", "r", "--store", store_url)
-        assert await heard.get() == {"r": Wanted(pause=True)}
+        await hears({"r": Wanted(pause=True)})
         assert (await asyncio.to_thread(shown, store_url, "r"))["status"] == "paused"
         assert "goes on" in await asyncio.to_thread(interlock, "runs", "resume", "r", "--store", store_url)
-        assert await heard.get() == {}
+        await hears({})
         said = await asyncio.to_thread(interlock, "runs", "cancel", "r", "--store", store_url)
         assert "within 5 s" in said
-        assert await heard.get() == {"r": Wanted(cancel=True)}
+        await hears({"r": Wanted(cancel=True)})
 
 
 async def test_a_run_of_nobody_is_cancelled_at_once_and_an_ended_one_not_at_all(store_url: str, make_row: Rows) -> None:
