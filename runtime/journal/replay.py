@@ -2,12 +2,13 @@
 
     recorded      begun            interrupted  succeeded  failed       cancelled
     recovery      again*           again        replayed   replayed     replayed
-    asking again  again*           again        replayed   replayed**   replayed
+    asking again  again*           again        replayed   replayed**   again***
     resumed       again*           again        replayed   again        again
 
 Recovery goes on with a run that was cut off; asking again with one that ended by an admission refusal (** such a
 refusal is asked again); a run is resumed where somebody says so. * An intent without an outcome: known, where a call of
-that attempt is on record (it is paid again); ambiguous where none is.
+that attempt is on record (it is paid again); ambiguous where none is. *** The refusal may have stopped it, as
+that of one child of a gather stops the others: then its cancellation would be the run's end however often it is asked.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def judge(
         case StepStatus.INTERRUPTED:
             return Verdict(False, Again.INTERRUPTED)
         case StepStatus.CANCELLED:
-            return Verdict(False, Again.CANCELLED) if mode is Mode.RESUMED else _REPLAY
+            return _REPLAY if mode is Mode.RECOVERY else Verdict(False, Again.CANCELLED)
         case StepStatus.FAILED:
             if mode is Mode.RESUMED:
                 return Verdict(False, Again.FAILED)

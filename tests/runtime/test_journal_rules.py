@@ -252,6 +252,27 @@ async def test_a_run_that_ended_by_a_refusal_of_admission_asks_again(world: Any,
     assert journal._runs["r"].steps["1"].attempt == 1
 
 
+async def test_what_a_refusal_stopped_is_asked_again_with_it(world: Any, journal: Kept) -> None:
+    @pipeline
+    async def both(ctx: PipelineContext) -> str:
+        slow, last = await ctx.gather(ask("slow"), OnGpu())
+        return f"{slow.text} {last.text}"
+
+    async with world.runtime(journal=journal, accounts=(CountingGate("gpu", 1),)) as runtime:
+        holder = runtime.submit(Holds())
+        await world.run_until(lambda: holder.state == "running")
+        world.provider.script(world.step(latency_s=5_000.0))
+        with pytest.raises(AdmissionTimeoutError):
+            await world.until(runtime.run(both(), run_id="r"))
+        assert {id: step.status for id, step in journal._runs["r"].steps.items()} == {
+            "0/0": "cancelled",
+            "0/1": "failed",
+        }
+        holder.cancel()
+        await world.run_until(lambda: holder.done)
+        assert await world.until(runtime.run(both(), run_id="r")) == "ok ok"
+
+
 @dataclass(frozen=True)
 class Holds(Job[None]):
     def requirements(self, needs: Any) -> None:
