@@ -38,6 +38,9 @@ def parts_of(
     """`texts` as they are sent. Without `truncate` and `split` each stays whole, however long it is."""
     if truncate and split is not None:
         raise ValueError("a text is cut to its beginning (truncate=True) or split, not both")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {index} is {type(text).__name__}, not str")
     if split not in (None, "average"):
         raise ValueError(f'split is "average" or None, not {split!r}')
     owners: Sequence[int] = range(len(texts))

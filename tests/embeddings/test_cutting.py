@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -67,3 +69,9 @@ def test_an_average_is_weighted_by_tokens_and_of_length_one() -> None:
     assert mixed[1].tobytes() == parts[2].tobytes()
     with pytest.raises(VectorError, match="vector 1 is zero"):
         average(normalise(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])), [0, 1, 1], [1, 1, 1])
+
+
+@pytest.mark.parametrize("texts", [[5], ["a", None], [["a"]], b"ab"])
+def test_what_is_no_text_is_refused_by_its_number(texts: Any) -> None:
+    with pytest.raises(TypeError, match=r"text [01] is \w+, not str"):
+        parts_of(texts, Caps(), count=len)
