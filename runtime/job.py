@@ -82,11 +82,18 @@ def job_name(job: Job[Any]) -> str:
     return getattr(job, "job_name", None) or type(job).__name__
 
 
+def _is_seconds(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and float(value) >= 0  # NaN is not either
+    except OverflowError:  # a whole number that no clock can be set to
+        return False
+
+
 def check_settings(job: Job[Any], priority: object, workflow: object) -> None:
     """Raises ConfigurationError for what a timer or the line could not be given."""
     for name in ("timeout_s", "max_wait_s"):
         value = getattr(job, name)
-        if value is not None and not (isinstance(value, int | float) and value >= 0):  # NaN is not either
+        if value is not None and not _is_seconds(value):
             raise ConfigurationError(f"{name} of job {job_name(job)} is None or seconds, 0 or more, not {value!r}")
     if not (isinstance(job.upstream_retries, int) and job.upstream_retries >= 0):
         raise ConfigurationError(

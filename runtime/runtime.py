@@ -28,7 +28,7 @@ from .journal.opening import Opening
 from .ledger import in_this_loop, leave, open_ledger
 from .opened import DEPLOYMENT, opened
 from .pipeline_job import PipelineJob
-from .runs import Run, cap_of
+from .runs import Run, cap_of, check_run_id
 from .settings import RuntimeSettings
 from .statistics import RuntimeStatistics
 from .store.book import Shared
@@ -176,6 +176,7 @@ class Runtime:
         RunHeldError where it is under way, ReplayMismatchError where it was begun as something else.
         """
         dispatcher = self._open()
+        check_run_id(run_id)
         if dispatcher.keeping is None:
             raise ConfigurationError("nothing is journaled here, so there is no run to resume: open a store")
         found = await dispatcher.keeping.journal.read(run_id)
@@ -276,14 +277,18 @@ class Runtime:
             run, ended = self._plain_run, None
         else:
             run, ended = self._begin_run(dispatcher, job, run_id, cost_cap, opening)
-        handle = dispatcher.submit(
-            job,
-            run,
-            priority=priority,
-            workflow=workflow,
-            after=after,
-            tolerate_failures=tolerate_failures,
-        )
+        try:
+            handle = dispatcher.submit(
+                job,
+                run,
+                priority=priority,
+                workflow=workflow,
+                after=after,
+                tolerate_failures=tolerate_failures,
+            )
+        except BaseException:  # Ctrl-C in the job's own requirements: there is no handle, so nobody would end its run
+            self._leave_run(dispatcher, run)
+            raise
         if ended is not None:
             if run.run_id is not None:
                 self._active_runs[run.run_id] = handle
@@ -293,23 +298,21 @@ class Runtime:
     def _begin_run(
         self, dispatcher: Dispatcher, job: Job[Any], run_id: str | None, cost_cap: str | None, opening: Opening
     ) -> tuple[Run, Callable[[JobHandle[Any]], None]]:
-        """What the job's run shares, and what is to be done at its end."""
+        """What the job's run shares, and what is to be done at its end. Where it raises, nothing was begun."""
+        check_run_id(run_id)
         money = None if cost_cap is None else parse_cap(cost_cap)
+        cost_cap = None if cost_cap is None else str(cost_cap)
         piped = isinstance(job, PipelineJob)
         if run_id is None and (piped or money is not None):
             run_id = dispatcher.new_id()
-        if run_id is not None:
-            if run_id in self._active_runs:
-                raise RunHeldError(f"a run named {run_id!r} is under way: give each run an id of its own")
-            self._active_runs[run_id] = None
+        if run_id in self._active_runs:
+            raise RunHeldError(f"a run named {run_id!r} is under way: give each run an id of its own")
         caps, row, journal = self._plain_run.caps, None, None
         workflow = job_name(job) if piped else ""
         if isinstance(job, PipelineJob) and run_id is not None and dispatcher.keeping is not None:
+            # Its arguments are the user's: reading them may raise whatever they like.
             journal = self._journal_of(dispatcher, dispatcher.keeping, job, run_id, cost_cap, opening)
-        elif money is not None and run_id is not None:
-            caps = (cap_of(run_id), *caps)
-            dispatcher.spending.add(Cap(name=cap_of(run_id), amount=money[0], currency=money[1]))
-        if journal is None and isinstance(job, PipelineJob) and run_id is not None:
+        elif isinstance(job, PipelineJob) and run_id is not None:
             row = RunRow(
                 run_id=run_id,
                 pipeline=job.job_name,
@@ -318,6 +321,11 @@ class Runtime:
                 cost_cap=cost_cap,
             )
             dispatcher.book.write_run(row)
+        if journal is None and money is not None and run_id is not None:
+            caps = (cap_of(run_id), *caps)
+            dispatcher.spending.add(Cap(name=cap_of(run_id), amount=money[0], currency=money[1]))
+        if run_id is not None:
+            self._active_runs[run_id] = None
         run = Run(run_id=run_id, workflow=workflow, caps=caps, priority=job.priority, journal=journal)
         return run, lambda handle: self._end_run(dispatcher, run, row, handle)
 
@@ -336,12 +344,15 @@ class Runtime:
         head = head_of(job, run_id=run_id, started_at=dispatcher.wall(), cost_cap=cost_cap, priority=job.priority)
         return RunJournal(keeping, head, opening, job)
 
-    def _end_run(self, dispatcher: Dispatcher, run: Run, row: RunRow | None, handle: JobHandle[Any]) -> None:
+    def _leave_run(self, dispatcher: Dispatcher, run: Run) -> None:
         if run.run_id is not None:
             self._active_runs.pop(run.run_id, None)
             self._paused.discard(run.run_id)
             with suppress(ValueError):
                 dispatcher.spending.remove(cap_of(run.run_id))
+
+    def _end_run(self, dispatcher: Dispatcher, run: Run, row: RunRow | None, handle: JobHandle[Any]) -> None:
+        self._leave_run(dispatcher, run)
         if row is None:
             return
         error = handle.exception()
@@ -395,10 +406,12 @@ class Runtime:
         self, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000
     ) -> Sequence[CallRow]:
         """The latest recorded calls, oldest first."""
+        check_run_id(run_id)
         return await self._open().book.read_calls(since=since, run_id=run_id, limit=limit)
 
     async def runs(self, *, run_id: str | None = None, limit: int = 1000) -> Sequence[RunRow]:
         """The latest runs, oldest first."""
+        check_run_id(run_id)
         return await self._open().book.read_runs(run_id=run_id, limit=limit)
 
     @property

@@ -14,7 +14,15 @@ _ESCAPES = str.maketrans({"%": "%25", "/": "%2F"})
 
 
 def key_segment(key: str) -> str:
-    return "k:" + key.translate(_ESCAPES)
+    return "k:" + _name(key, "the key of a step")
+
+
+def _name(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{what} is text, not {type(name).__name__}: make a text of it, the same in every life of a run"
+        )
+    return name.translate(_ESCAPES)
 
 
 class Scope:
@@ -39,7 +47,7 @@ class Scope:
 
     def branch(self, name: str) -> Scope:
         """A scope of its own for another task. Its name is part of the step ids, so it may be used once."""
-        return Scope((*self.path, self._once("b:" + name.translate(_ESCAPES), f"the branch {name!r}")))
+        return Scope((*self.path, self._once("b:" + _name(name, "the name of a branch"), f"the branch {name!r}")))
 
     def _once(self, segment: str, what: str) -> str:
         self._keys = set() if self._keys is None else self._keys

@@ -85,6 +85,8 @@ def encode(value: Any, what: str = "the value") -> Any:
         return write(value, what)
     except UnencodableError as error:
         raise error if str(error).startswith(what) else UnencodableError(f"{what}: {error}") from None
+    except AttributeError as error:  # made without its constructor, say: a field of it was never set
+        raise UnencodableError(f"{what} cannot be written as JSON: {error}") from None
 
 
 _PLAIN = frozenset((str, int, bool, type(None)))
@@ -157,7 +159,6 @@ def _writer(kind: type[Any]) -> Callable[[Any, str], Any] | None:
 
 
 def _data(kind: type[Any], values: Mapping[str, Any], what: str) -> Any:
-    # An unset slot of a dataclass raises above: such a value is broken, not merely unusual.
     return {_MARK: "data", "t": name_of(kind), "v": {name: encode(v, f"{what}.{name}") for name, v in values.items()}}
 
 

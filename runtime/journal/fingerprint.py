@@ -8,7 +8,8 @@ What cannot be written counts by its type only. A dataclass leaves a field out w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
@@ -29,12 +30,27 @@ def fingerprint_of(job: Job[Any]) -> str:
     """`Name:digest`, and `@limit` behind it for a call that declares its answer's limit: an answer cut off is an
     outcome of that limit."""
     identity, limit = job._identity(), job._answer_limit()
-    fixed = _digest(_fields(job)) if identity is None else digest(identity)
+    with _told_of(job_name(job)):
+        fixed = _digest(_fields(job)) if identity is None else _digest(canonical(identity))
     return f"{job_name(job)}:{fixed}@{limit}" if limit else f"{job_name(job)}:{fixed}"
 
 
 def fingerprint(name: str, *values: Any) -> str:
-    return f"{name}:{digest(values)}"
+    with _told_of(name):
+        return f"{name}:{digest(values)}"
+
+
+@contextmanager
+def _told_of(name: str) -> Iterator[None]:
+    """How deep is too deep depends on who asks, so it cannot count as something else that is the same every time."""
+    try:
+        yield
+    except RecursionError:
+        raise UnencodableError(
+            f"what {name} is called with holds itself, or is nested too deep: the journal cannot tell it from others"
+        ) from None
+    except ValueError as error:  # a whole number of more digits than Python writes
+        raise UnencodableError(f"what {name} is called with cannot be written as JSON: {error}") from None
 
 
 def without_limit(text: str) -> str:

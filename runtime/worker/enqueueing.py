@@ -12,6 +12,7 @@ from interlock.errors import ConfigurationError
 from ..journal.calling import head_of
 from ..journal.protocol import RunHead
 from ..pipeline_job import PipelineJob
+from ..runs import LONGEST_ID, check_run_id
 from .fitting import check_fits
 
 if TYPE_CHECKING:
@@ -65,15 +66,16 @@ def queued_head(
     arguments that are not data or do not fit it, an id that is no name, a cap that is no money."""
     if not isinstance(job, PipelineJob):
         raise ConfigurationError(f"only a pipeline's call can be put into the queue, not {type(job).__name__}")
-    if not run_id or not run_id.isprintable() or len(run_id) > 500:
-        raise ConfigurationError(f"a run's id is a name of 1 to 500 printable characters, not {run_id[:60]!r}")
+    check_run_id(run_id)
+    if not run_id or not run_id.isprintable():
+        raise ConfigurationError(f"a run's id is a name of 1 to {LONGEST_ID} printable characters, not {run_id[:60]!r}")
     if cost_cap is not None:
         parse_cap(cost_cap)
     head = head_of(
         job,
         run_id=run_id,
         started_at=at,
-        cost_cap=cost_cap,
+        cost_cap=None if cost_cap is None else str(cost_cap),
         priority=job.priority if priority is None else priority,
         workflow=workflow or job.workflow,
     )

@@ -152,7 +152,7 @@ async def test_settings_no_timer_and_no_line_could_be_given_fail_the_job(
 
 
 async def test_a_timeout_beyond_what_a_clock_can_count_fails_the_job(world: Any, runtime: Runtime) -> None:
-    with pytest.raises(OverflowError):
+    with pytest.raises(ConfigurationError, match="timeout_s"):
         await world.until(runtime.run(LLMCall("x", timeout_s=10**400)))
     assert runtime.statistics().live == 0
 
