@@ -140,10 +140,8 @@ def test_a_hundred_jobs_that_only_wait_finish_when_the_limit_is_raised(tmp_path:
             beside = path.with_suffix(".tmp")
             beside.write_text(LIVE.format(url=provider.base_url, tpm=10_000_000))
             beside.replace(path)
-            edited = time.monotonic()
-            out, err = program.communicate(timeout=60)
+            out, err = program.communicate(timeout=60)  # at the old limit they would take over an hour
             assert (out, program.returncode) == ("done\n", 0), err
-            assert time.monotonic() - edited < 30
             assert provider.count == 100
         finally:
             program.kill()

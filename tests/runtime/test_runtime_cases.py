@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -364,34 +364,23 @@ async def test_b60_what_a_job_failed_with_survives_too(world: Any, runtime: Runt
 # B66: admission is paced, execution is parallel, the loop stays free.
 
 
-async def test_b66_fifty_calls_of_200_ms_take_less_than_a_second(tmp_path: Path) -> None:
-    ticks = 0
-    async with SimulatedProvider(limits=PublishedLimits(rpm=6_000, tpm=60_000_000), latency_s=0.2) as provider:
-        from dataclasses import replace
+async def test_b66_fifty_calls_are_under_way_at_once(tmp_path: Path) -> None:
+    """No answer is given before all fifty have come, to a provider on the very loop that sends them: neither a call
+    waits for another's answer, nor does one keep the loop."""
+    everybody = asyncio.Barrier(50)
 
-        settings = replace(loopback(provider), store=f"sqlite:///{tmp_path}/s.db")
+    async def until_all_are_there(_seconds: float) -> None:
+        await everybody.wait()
+
+    limits = PublishedLimits(rpm=6_000, tpm=60_000_000)
+    async with SimulatedProvider(limits=limits, latency_s=0.2, sleep=until_all_are_there) as provider:
+        settings = replace(loopback(provider, timeout_s=60), store=f"sqlite:///{tmp_path}/s.db")
         async with Runtime(settings) as runtime:
-            await runtime.run(LLMCall("warm up"))
-
-            async def heartbeat() -> None:
-                nonlocal ticks
-                while True:
-                    ticks += 1
-                    await asyncio.sleep(0.01)
-
-            beating = asyncio.create_task(heartbeat())
-            loop = asyncio.get_running_loop()
-            started = loop.time()
             handles = [runtime.submit(LLMCall(f"call {n}", max_output_tokens=50)) for n in range(50)]
             for handle in handles:
                 await handle
-            wall_s = loop.time() - started
-            beating.cancel()
-            assert len(await runtime.calls()) == 51
-    spans = [(request.at_s, request.finished_at_s) for request in provider.requests[1:]]
-    assert max(sum(start <= at < (end or at) for start, end in spans) for at, _ in spans) >= 25
-    assert wall_s < 50 * 0.2 / 4
-    assert ticks >= 5
+            assert len(await runtime.calls()) == 50
+    assert provider.count == 50
 
 
 # What importing costs.

@@ -1,4 +1,4 @@
-"""The server's life: it starts and stops quickly, leaves nothing behind, and logs who left early."""
+"""The server's life: it stops without waiting for anybody, leaves nothing behind, and logs who left early."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import gc
 import logging
 import socket
 import threading
-from time import perf_counter
 from typing import Any
 
 import httpx2
@@ -35,7 +34,7 @@ def is_open(port: int) -> bool:
 
 async def until(true: Any) -> None:
     """Turn the loop until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -50,17 +49,18 @@ async def until(true: Any) -> None:
         (Step.slow(1e6), True),
     ],
 )
-async def test_stopping_waits_for_nobody(step: Step, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_stopping_waits_for_nobody(
+    step: Step, stream: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stalled answer, or one that sleeps for ever, ends with the server; nothing is left running or open."""
+    monkeypatch.setattr("interlock.clients.simulator.server._LEAVE_S", 3_600.0)
     before = asyncio.all_tasks()
-    async with httpx2.AsyncClient(headers=KEY) as client:
+    async with asyncio.timeout(60), httpx2.AsyncClient(headers=KEY) as client:
         async with SimulatedProvider() as provider:
             provider.script(step)
             port = port_of(provider)
             asked = asyncio.ensure_future(client.post(provider.base_url + PATH, json=BODY | {"stream": stream}))
             await until(lambda: provider.requests and provider.requests[0].step is not None)
-            began = perf_counter()
-        assert perf_counter() - began < 1
         with pytest.raises(httpx2.TransportError):
             await asked
         assert provider.requests[0].cut == "client"
@@ -70,12 +70,12 @@ async def test_stopping_waits_for_nobody(step: Step, stream: bool, caplog: pytes
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_starting_and_stopping_is_quick() -> None:
-    began = perf_counter()
-    for _ in range(8):
-        async with SimulatedProvider() as provider, httpx2.AsyncClient(headers=KEY) as client:
-            assert (await client.post(provider.base_url + PATH, json=BODY)).status_code == 200
-    assert perf_counter() - began < 4
+async def test_stopping_does_not_wait_for_a_connection_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.clients.simulator.server._LEAVE_S", 3_600.0)
+    async with asyncio.timeout(60), httpx2.AsyncClient(headers=KEY) as client:
+        for _ in range(8):
+            async with SimulatedProvider() as provider:
+                assert (await client.post(provider.base_url + PATH, json=BODY)).status_code == 200
     gc.collect()  # a socket left open would warn here, and warnings are errors
 
 
