@@ -238,14 +238,15 @@ def test_what_is_wrong_names_the_file_and_the_line_and_sends_nothing(desk: Desk)
     good = (desk.path / "labelled.jsonl").read_text()
     (desk.path / "labelled.jsonl").write_text(
         good
-        + '{"state": "my card 4111", "labels": {"team": "legal"}}\nnot json\n{"state": "x", "labels": {"urgent": 1}}\n'
+        + '{"state": "my card 4111 1111 1111", "labels": {"team": "legal"}}\nnot json\n'
+        + '{"state": "x", "labels": {"urgent": 1}}\n'
     )
     result = desk.call()
     assert result.exit_code == 2
     assert "labelled.jsonl: line 4: the label of 'team' must be one of its options" in result.stderr
     assert "line 5: not JSON" in result.stderr
     assert "line 6: the label of 'urgent' must be true or false" in result.stderr
-    assert "4111" not in result.stderr
+    assert "4111 1111" not in result.stderr
     assert desk.provider.count == 0
     assert desk.call("--skip-bad").exit_code == 0
     assert desk.figures("--resume", "--skip-bad")["team"]["examples"] == 3
