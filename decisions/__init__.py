@@ -5,6 +5,7 @@
     response   DecisionResponse and the answers
     client     DecisionClient: what a job is given to decide with; batch: many states, and what came of each
     splitting  which questions go into which request (pure); gathering: some work at a time
+    kept       what parts of a decision were answered before another part of it failed
     formulas   confidence, recomputed from the probabilities (pure); temperature: how sure an answer is, corrected
     wire       the System One wire, written and read (pure); openai_wire: OpenAI's
     labels     a distribution from the probabilities of a chat model's next token (pure); prompting: what it is asked

@@ -24,6 +24,7 @@ from .wire import decode_answers
 
 if TYPE_CHECKING:
     from .bound import BoundDecisionClient
+    from .kept import KeptParts
 
 #: Requests of one decision under way at a time, where its pool has no `max_concurrent`.
 PARTS_AT_ONCE = 8
@@ -95,10 +96,11 @@ class AbstractDecisionClient(ABC):
         given = {name: answer for _, answers in answered for name, answer in answers.items()}
         return {name: given[name] for name in request.questions}
 
-    def bound(self, binding: ModelBinding, seat: CallSeat) -> BoundDecisionClient:
+    def bound(self, binding: ModelBinding, seat: CallSeat, kept: KeptParts | None = None) -> BoundDecisionClient:
+        """`kept`: what the job's earlier attempts were answered."""
         from .bound import BoundDecisionClient
 
-        return BoundDecisionClient(self, binding, seat)
+        return BoundDecisionClient(self, binding, seat, kept)
 
     async def check(self, request: DecisionRequest) -> None:
         """Refuse what this model cannot take, before anything is sent."""

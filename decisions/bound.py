@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,37 +13,31 @@ from interlock.catalog.words import Kind
 from interlock.clients.exchange import exchange
 from interlock.clients.lifecycle import CallAttempt
 from interlock.clients.record import CallRecord, CallSeat
+from interlock.errors import UpstreamError
 
 from .batch import CONCURRENCY, DecisionBatch, requests_of
 from .calibration import temperature_of
 from .gathering import gathered
+from .kept import AnsweredPart, KeptParts, request_hash
 from .questions import Question
 from .recorded import plain, recorded
 from .request import DecisionRequest
 from .response import Answer, DecisionResponse
 from .splitting import DecisionPart
 from .temperature import calibrated
-from .wire import encode_questions
 
 if TYPE_CHECKING:
     from .abstract import AbstractDecisionClient, DecisionAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """One part, answered and recorded."""
-
-    part: DecisionPart
-    answers: Mapping[str, Answer]
-    record: CallRecord
-    read_characters: int | None
-
-
 class BoundDecisionClient:
     """Sends within the reservation of one job. Every request is sent once, recorded and settled, however it ends."""
 
-    def __init__(self, client: AbstractDecisionClient, binding: ModelBinding, seat: CallSeat) -> None:
+    def __init__(
+        self, client: AbstractDecisionClient, binding: ModelBinding, seat: CallSeat, kept: KeptParts | None = None
+    ) -> None:
         self._client, self._binding, self._seat = client, binding, seat
+        self._kept = KeptParts() if kept is None else kept
 
     async def decide(self, request: DecisionRequest) -> DecisionResponse:
         client = self._client
@@ -59,7 +51,7 @@ class BoundDecisionClient:
         if len(parts) == 1:
             answered = [await self._ask(temperatures, parts[0])]
         else:
-            answered = await gathered(parts, partial(self._ask, temperatures), limit=client.at_once)
+            answered = await self._ask_all(temperatures, parts)
         answers = client.merge(request, [(each.part, each.answers) for each in answered])
         for name, temperature in temperatures.items():
             answers[name] = calibrated(answers[name], temperature)
@@ -90,7 +82,32 @@ class BoundDecisionClient:
     decideBatch = decide_batch
     getUpstreamRetries = get_upstream_retries
 
-    async def _ask(self, temperatures: Mapping[str, float], part: DecisionPart) -> _Answered:
+    async def _ask_all(self, temperatures: Mapping[str, float], parts: Sequence[DecisionPart]) -> list[AnsweredPart]:
+        """The parts of one decision. Where one fails and the job may be run again, no further one is begun, those under
+        way are waited for, and what was answered is kept for that run."""
+        entry, failed = self._client.entry, list[Exception]()
+
+        async def one(part: DecisionPart) -> AnsweredPart | None:
+            if failed:
+                return None
+            if (known := self._kept.take(entry, part)) is not None:
+                return known
+            try:
+                return await self._ask(temperatures, part)
+            except UpstreamError as error:
+                if not error.retryable:
+                    raise
+                failed.append(error)
+                return None
+
+        outcomes = await gathered(parts, one, limit=self._client.at_once)
+        answered = [each for each in outcomes if each is not None]
+        if failed:
+            self._kept.keep(entry, answered)
+            raise failed[0]
+        return answered
+
+    async def _ask(self, temperatures: Mapping[str, float], part: DecisionPart) -> AnsweredPart:
         client, request = self._client, part.request
         read_characters: int | None = None
         async with client.connections:
@@ -101,7 +118,7 @@ class BoundDecisionClient:
                 Kind.DECISION,
                 part.input_tokens,
                 part.output_tokens,
-                _request_hash(client.entry, request),
+                request_hash(client.entry, request),
             )
 
             async def read(answer: DecisionAnswer) -> dict[str, Answer]:
@@ -123,7 +140,7 @@ class BoundDecisionClient:
                 transport=client,
             )
         self._observe(part, record)
-        return _Answered(part, answers, record, read_characters)
+        return AnsweredPart(part, answers, record, read_characters)
 
     def _temperatures(self, request: DecisionRequest) -> dict[str, float]:
         known, entry = self._client.environment.calibration, self._client.entry
@@ -137,7 +154,7 @@ class BoundDecisionClient:
 
 
 def _response(
-    entry: ModelEntry, answers: Mapping[str, Answer], answered: Sequence[_Answered], took_s: float
+    entry: ModelEntry, answers: Mapping[str, Answer], answered: Sequence[AnsweredPart], took_s: float
 ) -> DecisionResponse:
     first, records = answered[0].record, [each.record for each in answered]
     usage, cost = first.usage, first.cost
@@ -159,8 +176,3 @@ def _response(
         requests=len(records),
         request_ids=tuple(record.request_id for record in records if record.request_id is not None),
     )
-
-
-def _request_hash(entry: ModelEntry, request: DecisionRequest) -> str:
-    asked = [entry.wire_model_id, request.state, encode_questions(request.questions)]
-    return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()

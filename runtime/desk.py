@@ -262,9 +262,10 @@ class ModelDesk:
         return caps
 
     def bind_decisions(
-        self, spec: ModelSpec, requests: Sequence[DecisionRequest], *, caller: Caller = NOBODY
+        self, spec: ModelSpec, requests: Sequence[DecisionRequest], *, times: int = 1, caller: Caller = NOBODY
     ) -> ModelBinding:
-        """A decision model for these requests: as many calls as it makes of them, each as large as the largest."""
+        """A decision model for these requests, each so many times: as many calls as it makes of them, less what the
+        caller's earlier attempts were answered, each as large as the largest."""
         from interlock.decisions.splitting import PlannedCalls
 
         # Questions that are too many are split, so what must fit is the state.
@@ -276,7 +277,8 @@ class ModelDesk:
         def count(text: str) -> int:
             return self.estimator.estimate(entry.id, text)
 
-        planned = PlannedCalls.of([part for each in requests for part in class_.plan(entry, settings, each, count)])
+        parts = [part for each in requests for part in class_.plan(entry, settings, each, count)] * times
+        planned = PlannedCalls.of(parts if caller.kept is None else caller.kept.lacking(entry, parts))
         return replace(
             binding,
             input_tokens=planned.input_tokens,

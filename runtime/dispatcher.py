@@ -287,6 +287,7 @@ class Dispatcher:
             workflow=execution.workflow,
             number=execution.attempt + (step.base if step is not None else 0),
             total=execution.spent,
+            kept=execution.history.kept,
             span=execution.history.span,
         )
         return JobResources(attempt, self._around, prepared, reservation, journal)

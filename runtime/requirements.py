@@ -147,8 +147,7 @@ class JobRequirements:
             bound = self._desk.bind(spec, tokens, exact=exact, calls=calls, caller=self._caller)
             return self._add(self._desk.decision_output(bound))
         requests = [input] if isinstance(input, DecisionRequest) else list(input)
-        binding = self._desk.bind_decisions(spec, requests, caller=self._caller)
-        return self._add(replace(binding, calls=binding.calls * calls))
+        return self._add(self._desk.bind_decisions(spec, requests, times=calls, caller=self._caller))
 
     def require_database(self, name: str, *, transaction: bool = True, hold_transaction: bool = False) -> None:
         """One connection of a registered database. Its transaction begins with the first statement and is committed

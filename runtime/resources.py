@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from interlock.clients.record import CallRecord
     from interlock.clients.response import LLMResponse
     from interlock.decisions import DecisionClient
+    from interlock.decisions.kept import KeptParts
     from interlock.embeddings import EmbeddingsClient
 
     from .journal.outcomes import OutcomeRow
@@ -49,6 +50,7 @@ class Attempt:
     workflow: str
     number: int
     total: Spent  # of the job, over its attempts
+    kept: KeptParts | None = None  # of its decisions, over its attempts
     span: Span | None = None
 
 
@@ -120,7 +122,7 @@ class JobResources:
 
     def get_decision_client(self, asked: Asked | ModelBinding | None = None) -> DecisionClient:
         binding, client = self._bound(asked, Kind.DECISION)
-        return GuardedDecisionClient(client.bound(binding, JobSeat(self, binding)), self.stopper)
+        return GuardedDecisionClient(client.bound(binding, JobSeat(self, binding), self._attempt.kept), self.stopper)
 
     def database(self, name: str) -> DatabaseSession:
         """The job's transaction on a declared database. Raises UndeclaredResourceError."""

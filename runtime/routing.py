@@ -20,6 +20,7 @@ from interlock.clients.breaker import FAILURE_CODES, QUOTA_CODE, SUCCESS_CODE, B
 if TYPE_CHECKING:
     from interlock.admission import Clock, Pool
     from interlock.catalog import ModelEntry
+    from interlock.decisions.kept import KeptParts
 
 log = logging.getLogger("interlock.runtime")
 
@@ -44,10 +45,12 @@ class Strikes(dict[str, int]):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose call is to be bound: who would be a probe, and which models have failed it."""
+    """Whose call is to be bound: who would be a probe, which models have failed it, and what parts of its decisions
+    need not be asked again."""
 
     owner: object | None = None
     strikes: Mapping[str, int] = field(default_factory=dict)
+    kept: KeptParts | None = None
 
 
 NOBODY = Caller()

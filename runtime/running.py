@@ -7,6 +7,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from interlock.decisions.kept import KeptParts
+
 from .routing import Strikes
 from .spent import Spent
 
@@ -50,7 +52,19 @@ class Running(Generic[R]):
 class History:
     """What a job that has run remembers: made at its first attempt, or when its id is first asked for."""
 
-    __slots__ = ("attempts", "id", "raised", "ran_s", "retries", "span", "spent", "strikes", "ticket", "upstream_error")
+    __slots__ = (
+        "attempts",
+        "id",
+        "kept",
+        "raised",
+        "ran_s",
+        "retries",
+        "span",
+        "spent",
+        "strikes",
+        "ticket",
+        "upstream_error",
+    )
 
     def __init__(self, id: str) -> None:
         self.id, self.spent, self.attempts = id, Spent(), 0
@@ -59,4 +73,6 @@ class History:
         self.raised: frozenset[ModelSpec] = frozenset()
         self.upstream_error: UpstreamError | None = None
         self.strikes = Strikes()
+        #: What parts of its decisions were answered, by whichever attempt.
+        self.kept = KeptParts()
         self.span: Span | None = None

@@ -88,7 +88,8 @@ class Submitted(JobHandle[R]):
     @property
     def caller(self) -> Caller:
         """For whom its models are bound."""
-        return Caller(self) if self._history is None else Caller(self, self._history.strikes)
+        history = self._history
+        return Caller(self) if history is None else Caller(self, history.strikes, history.kept)
 
     @property
     def _running(self) -> Running[R] | None:
