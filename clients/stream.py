@@ -280,6 +280,7 @@ class ResponseStream:
         if not self._delivered:
             self._waiting.clear()
         raised = self._as_raised(failure)
+        self._note(self._attempt)
         ending = self._attempt.fail(raised, kind=self._settled_as(failure))
         await self._close_wire()
         await ending
@@ -290,6 +291,7 @@ class ResponseStream:
         if not isinstance(failure, UpstreamError):
             return failure
         failure.usage = failure.usage or self._seen()
+        failure.request_id = failure.request_id or self._draft.request_id
         if not (self._delivered and failure.retryable):
             return failure
         known = {
@@ -332,8 +334,13 @@ class ResponseStream:
         self._ended = True
         self._let_go()
         if self._attempt is not None:
-            self._attempt.learn(text=self._draft.partial or None, served_model=self._draft.served_model)
+            self._note(self._attempt)
             self._attempt.abandon(self._seen())
+
+    def _note(self, attempt: CallAttempt) -> None:
+        """What is known of an answer that is not whole."""
+        draft = self._draft
+        attempt.learn(text=draft.partial or None, served_model=draft.served_model, request_id=draft.request_id)
 
     def _out_of_time(self, expired: AttemptTimeout) -> None:
         """The attempt's time is up and nobody is reading: end it here, and tell the reader when he comes."""
@@ -343,6 +350,7 @@ class ResponseStream:
         self._let_go()
         failure = self._client.failure(expired)
         self._late_failure = self._as_raised(failure)
+        self._note(self._attempt)
         self._attempt.fail(self._late_failure, kind=self._settled_as(failure))
         self._closing = self._loop.create_task(self._close_wire())
 
