@@ -102,9 +102,10 @@ $(VENV)/.aimock: Makefile $(VENV)/.third-party
 	  --fetch-timeout=30000 --fetch-retries=1 $(AIMOCK) >/dev/null; then touch $@; \
 	else echo "npm could not install $(AIMOCK): the tests against it will be skipped" >&2; fi
 
+# Not for the very processor that compiles it: a virtual one may be named after instructions that it does not have.
 $(VENV)/.local-model: pyproject.toml tests/local_model/constraints.txt $(VENV)/.pip
 	@echo "Setting up $(VENV)/local-model: compiling llama.cpp takes about 15 minutes ..."
 	@$(PY) -m venv --without-pip --clear $(VENV)/local-model
-	@$(PY) -m pip --python $(VENV)/local-model/bin/python install --quiet --disable-pip-version-check \
+	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(PY) -m pip --python $(VENV)/local-model/bin/python install --quiet --disable-pip-version-check \
 	  -c tests/local_model/constraints.txt --group local-model
 	@touch $@

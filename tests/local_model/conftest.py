@@ -70,6 +70,8 @@ def server() -> Iterator[str]:
         assert ready.wait(START_S), f"the server did not start: {''.join(log[-20:])}"
         assert found, f"the server did not start: {''.join(log[-20:])}"
         yield f"{found[0]}/v1"
+        if process.poll() is not None:
+            pytest.fail(f"the server ended by itself, with {process.returncode}: {''.join(log[-20:])}")
     finally:
         process.terminate()
         try:
