@@ -1,6 +1,7 @@
 """Admission: who may send what, and when. Reserve before sending; settle to what was used.
 
-    accounts.py     held and metered accounts; the protocol for a user's own
+    accounts.py     what all accounts have in common; the protocols for a user's own
+    gates.py        held accounts; levels.py: metered ones
     limiter.py      a pool's levels and the throttle they share
     windows.py      limits per day that are given back at one instant (pure)
     throttle.py     what refusals teach (pure)
@@ -33,11 +34,13 @@ Above it stand clients, embeddings, decisions and runtime, which may import it; 
 errors only.
 """
 
-from .accounts import Account, CountingGate, CustomGate, DatabaseGate, Gate, HeldAccount, Level, MeteredAccount
+from .accounts import Account, HeldAccount, MeteredAccount
 from .charges import Charge, settle_charge, start_charge
 from .clock import Clock, ManualClock, SystemClock, Timer
 from .controller import Admission
 from .demand import AccountStatistics, AdmissionStatistics, CallCharge, Demand, Explanation, Ticket
+from .gates import CountingGate, CustomGate, DatabaseGate, Gate
+from .levels import Level
 from .limiter import Rate, TokenBucketRateLimiter, rates_of
 from .line import Line
 from .memory import PoolMemory

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from interlock.catalog.entry import Limits
 from interlock.errors import AdmissionError, InterlockError, LeaseLostError
 
-from .accounts import TRANSIT_S, Account, CustomGate, Gate, HeldAccount, Level
+from .accounts import Account, HeldAccount
 from .clock import Clock, Timer
 from .deadlines import Deadlines
 from .delivery import Delivery
 from .demand import AdmissionStatistics, Demand, Explanation, Ticket
+from .gates import CustomGate, Gate
+from .levels import TRANSIT_S, Level
 from .line import AT_ONCE, Line
 from .memory import PoolMemory, remember
 from .pauses import Pauses

@@ -11,8 +11,8 @@ from typing import Any
 from interlock.catalog.days import ROLLING, day_reset
 from interlock.catalog.entry import Limits
 
-from .accounts import Level, OpenLevel
 from .charges import NOTHING, Charge
+from .levels import Level, OpenLevel
 from .outcome import Dimension, ReportedLimit
 from .throttle import LONGEST_HOLD_S, Throttle
 from .windows import DAY_S, WindowLevel

@@ -38,7 +38,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Any
 
-from .accounts import EPS, Account, Level
+from .accounts import EPS, Account
+from .levels import Level
 from .queues import CANCELLED, GRANTED, NO_TICKET, REFUSED, WAITING, Flow, Group, Waiter, insert
 from .shares import charge, join
 

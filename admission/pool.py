@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from interlock.catalog.entry import Limits
 
-from .accounts import Account, CountingGate
+from .accounts import Account
 from .charges import Charge, start_charge
 from .demand import CallCharge
 from .expected import ExpectedOutput
+from .gates import CountingGate
 from .limiter import TokenBucketRateLimiter, rates_of
 from .throttle import Throttle
 

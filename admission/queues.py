@@ -10,12 +10,17 @@ from itertools import chain
 from math import inf
 from typing import Any, ClassVar
 
-from .accounts import EPS, PLAIN, Account, Gate, Level
+from .accounts import EPS, Account
+from .gates import CountingGate, DatabaseGate, Gate
+from .levels import Level, OpenLevel
 from .shares import Share
 
 NO_TICKET = 1 << 62
 #: How many places of a queue one step sweeps, and how many that came at one instant are told apart.
 SWEPT_AT_ONCE, LOOKED_AT = 64, 200
+
+#: The kinds of account whose `offer` may be used: exactly these, for another kind overrides what `offer` combines.
+PLAIN = frozenset({CountingGate, DatabaseGate, Level, OpenLevel})
 
 #: CHECKING: not in the line yet, for the ledger is asked first whether it can ever fit (`Courier.check`).
 WAITING, GRANTED, REFUSED, CANCELLED, CHECKING = range(5)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from interlock.catalog.entry import Limits
 
-from .accounts import Account, CustomGate, CustomMeter, Gate, HeldAccount, MeteredAccount, OpenLevel
+from .accounts import Account, HeldAccount, MeteredAccount
 from .charges import Charge
 from .demand import Demand
+from .gates import CustomGate, CustomMeter, Gate
+from .levels import OpenLevel
 from .line import Line
 from .memory import PoolMemory, recall
 from .pool import Pool

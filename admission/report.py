@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from interlock.errors import AdmissionTimeoutError, NeverFitsError
 
-from .accounts import Account, CustomMeter, Gate, Level, OpenLevel
+from .accounts import Account
 from .demand import AccountStatistics, Demand, Explanation
+from .gates import CustomMeter, Gate
+from .levels import Level, OpenLevel
 from .line import Line
 from .pool import Pool
 from .queues import WAITING, Group

@@ -11,11 +11,11 @@ from collections.abc import Callable, Hashable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from .accounts import TRANSIT_PART
 from .charges import NOTHING, Charge
 from .clock import Clock
 from .demand import CallCharge
 from .growing import Growing
+from .levels import TRANSIT_PART
 from .limiter import TokenBucketRateLimiter
 from .line import Line
 from .outcome import CallOutcome, OutcomeKind

@@ -22,7 +22,7 @@ from datetime import datetime
 
 from interlock.catalog.days import DayReset
 
-from .accounts import Level
+from .levels import Level
 
 DAY_S = 86_400.0
 #: Seconds for which the wall clock is taken to run as the monotonic one does.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from interlock.errors import LeaseLostError
 
-from ..accounts import TRANSIT_S
+from ..levels import TRANSIT_S
 from .message import Message, PoolState, PoolTerms, Reply
 from .owners import Heart, LapsedError, lost, stopped
 from .protocol import TTL_S, OnLost

@@ -13,7 +13,7 @@ from math import inf
 
 from interlock.catalog.entry import Limits
 
-from ..accounts import Level, OpenLevel
+from ..levels import Level, OpenLevel
 from ..limiter import PARTS, TokenBucketRateLimiter, rates_of
 from ..windows import WindowLevel
 from .message import PoolTerms, Signal, SignalKind

@@ -18,7 +18,8 @@ so: then the same rows are locked by the client and go through the Python rules.
 
 from __future__ import annotations
 
-from ..accounts import EPS, TRANSIT_PART
+from ..accounts import EPS
+from ..levels import TRANSIT_PART
 from .postgres_rows import SETTLE
 from .rows import DAYS
 from .rules import LAPSE_S, SOON_S

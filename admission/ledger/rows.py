@@ -1,7 +1,7 @@
 """What the ledger keeps: one row per pool, one per owner in a pool. Plain values; `rules.py` says how they change.
 
 Instants are the ledger's: seconds since `EPOCH`, so that a float holds a hundredth of a token at any rate. A level is
-kept as in `accounts.py`, by the instant at which it would be full; a level without a limit and a day with a reset keep
+kept as in `levels.py`, by the instant at which it would be full; a level without a limit and a day with a reset keep
 other things in the same places:
 
 | kind     | `at`                                | `mark`                                  |

@@ -29,7 +29,8 @@ from math import inf
 
 from interlock.errors import InterlockError
 
-from ..accounts import EPS, TRANSIT_PART, TRANSIT_S
+from ..accounts import EPS
+from ..levels import TRANSIT_PART, TRANSIT_S
 from . import cold
 from .message import Ask, Message, Part, Settle, Signal
 from .rows import OPEN, RATE, WINDOW, Claim, LevelRow, PoolBook, PoolRow, TotalRow

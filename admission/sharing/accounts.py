@@ -10,7 +10,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from ..accounts import CountingGate, Level
+from ..gates import CountingGate
+from ..levels import Level
 
 if TYPE_CHECKING:
     from .link import PoolLink

@@ -12,9 +12,9 @@ from math import inf
 
 from interlock.catalog.entry import Limits
 
-from ..accounts import Level
 from ..charges import NOTHING, Charge
 from ..ledger.message import LevelState, PoolState, Signal, SignalKind
+from ..levels import Level
 from ..limiter import PER_DAY, Rate, TokenBucketRateLimiter, rates_of
 from ..outcome import Dimension, ReportedLimit
 from .accounts import SharedLevel

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from interlock.admission import CallOutcome, OutcomeKind
-from interlock.admission.accounts import Level
+from interlock.admission.levels import Level
 from interlock.admission.line import Line
 from interlock.admission.queues import Waiter
 from interlock.catalog.entry import Accounting
