@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from interlock.errors import ContextWindowExceededError, InvalidRequestError, UpstreamError
+from interlock.errors import ContextWindowExceededError, InvalidRequestError, ProviderRefusalError, UpstreamError
 
 from .errors import TextRefusedError, TextTooLongError, TooManyRefusedError
 from .packing import Batch
@@ -66,7 +66,7 @@ class Refusals:
 
 def is_of_the_body(error: BaseException) -> bool:
     """Whether a provider refuses what a request holds, which may be one of its texts."""
-    if not isinstance(error, (InvalidRequestError, ContextWindowExceededError)):
+    if not isinstance(error, (InvalidRequestError, ContextWindowExceededError, ProviderRefusalError)):
         return False
     return error.sent and error.status in _OF_THE_BODY
 
@@ -98,7 +98,7 @@ async def _refusal(batch: Batch, request: Request, refusals: Refusals, *, furthe
     """The provider's no to a request's body; None: it was taken."""
     try:
         await request(batch, further)
-    except (InvalidRequestError, ContextWindowExceededError) as error:
+    except UpstreamError as error:
         if not is_of_the_body(error):
             raise
         return error
@@ -157,7 +157,7 @@ class _Search:
             await self._halves(parts)
         else:
             self._done.update(parts)
-            self._found.name(parts[0], error, most=2)
+            self._found.name(parts[0], error, most=_FEW)
             last = self._batch.indexes[-1]
             if not self._found.accepted and last not in self._done:
                 await self._part([last])  # whether anything is taken at all

@@ -323,9 +323,13 @@ class _Doubts:
 
     def __init__(self) -> None:
         self._left, self._odd = DOUBTS, MOST_ODD
+        #: A short text that was embedded.
+        self.taken: str | None = None
 
-    def embedded(self) -> None:
+    def embedded(self, texts: Sequence[str] = ()) -> None:
+        """Something was: `texts`, where it is known which."""
         self._left, self._odd = -1, MOST_ODD
+        self.taken = min((*texts[:1], *([] if self.taken is None else [self.taken])), key=len, default=None)
 
     def is_the_text(self, error: BaseException) -> bool:
         if not is_of_the_body(error) or self._left == 0:
@@ -357,7 +361,7 @@ async def _answered(
     if outcome.error is not None:
         return await _once_more(runtime, outcome.item, outcome.error, call, doubts)
     if outcome.item.texts:
-        doubts.embedded()
+        doubts.embedded(outcome.item.texts)
     return deque([(outcome.item, outcome.result)])
 
 
@@ -377,8 +381,6 @@ async def _once_more(
     if isinstance(error, TooManyRefusedError) and len(batch.texts) > NAMEABLE_TEXTS:
         doubts.embedded()
         again, of_many = batch.parts(NAMEABLE_TEXTS), True
-    elif of_many and is_of_the_body(error) and not isinstance(error, TextError):
-        again = batch.parts(1)
     elif isinstance(error, TextError):
         # Where nothing was sent the model's own counts have made a text too long since it was read.
         again = [batch.without(error.indexes, str(error))]
@@ -386,6 +388,8 @@ async def _once_more(
             return deque([(again[0], error.kept)])
     elif (odd := doubts.odd_one(error)) is not None:
         again = [batch.without([odd], str(error))]
+    elif len(batch.texts) > 1 and is_of_the_body(error) and (of_many or await _others_are_taken(runtime, call, doubts)):
+        again = batch.parts(1)
     else:
         raise error
     done: deque[_Part[Id]] = deque()
@@ -395,10 +399,24 @@ async def _once_more(
             continue
         try:
             done.append((part, await runtime.run(call(part.texts))))
-            doubts.embedded()
+            doubts.embedded(part.texts)
         except UpstreamError as failed:
             done += await _once_more(runtime, part, failed, call, doubts, of_many=of_many)
     return done
+
+
+async def _others_are_taken(
+    runtime: Runtime | PipelineContext, call: Callable[[Sequence[str]], EmbeddingCall], doubts: _Doubts
+) -> bool:
+    """Where all texts of a batch are refused: whether one that was embedded before still is. Until there is one, a few
+    are taken for texts at fault."""
+    if doubts.taken is None:
+        return True
+    try:
+        await runtime.run(call([doubts.taken]))
+    except UpstreamError:
+        return False
+    return True
 
 
 def _embedded(batch: _Batch[Id], response: EmbeddingsResponse | None, width: int) -> EmbeddedBatch[Id]:

@@ -17,7 +17,7 @@ from interlock.catalog.usage import Usage
 from interlock.catalog.words import Kind
 from interlock.clients import registry
 from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose, VectorError
-from interlock.errors import InvalidRequestError, OverloadedError, SpendCapExceededError
+from interlock.errors import InvalidRequestError, OverloadedError, ProviderRefusalError, SpendCapExceededError
 from interlock.runtime import CorpusTextError, PipelineContext, Runtime, RuntimeSettings, embed_corpus, pipeline
 
 
@@ -191,6 +191,46 @@ async def test_very_many_refused_texts_are_all_told_and_the_others_embedded(prov
     assert sorted(refused.id for batch in batches for refused in batch.refused) == [
         at for at, text in enumerate(texts) if text == "no"
     ]
+
+
+NO = InvalidRequestError("not this one", status=400)
+UNSAFE = ProviderRefusalError("the content filter was triggered", status=400, category="content_filter")
+
+
+@pytest.mark.parametrize("error", [NO, UNSAFE])
+@pytest.mark.parametrize("before", [0, 4])
+async def test_a_batch_of_which_every_text_is_refused_does_not_end_the_corpus(
+    provider: Provider, error: Any, before: int
+) -> None:
+    """With one that was embedded before it, and with none."""
+    provider.bad["no"] = error
+    given = [*((n, "a" * (9 - n)) for n in range(before)), *((n, "no") for n in range(4, 8)), (8, "b"), (9, "c")]
+    async with Runtime(settings()) as runtime:
+        batches = await all_of(embed_corpus(runtime, given, refused="keep"))
+    assert [id for batch in batches for id in batch.ids] == [*range(before), 8, 9]
+    told = [refused for batch in batches for refused in batch.refused]
+    assert [refused.id for refused in told] == [4, 5, 6, 7]
+    assert all(str(error) in refused.reason for refused in told)
+
+
+async def test_of_a_batch_that_is_refused_where_all_are_nothing_is_called_the_texts_fault(provider: Provider) -> None:
+    """What was taken before is not taken any more: it is not these texts."""
+
+    class Every(dict[str, Any]):
+        def __contains__(self, text: object) -> bool:
+            return len(provider.seen) > 1
+
+        def __missing__(self, text: str) -> Any:
+            return NO
+
+    provider.bad = Every()
+    got: list[int] = []
+    async with Runtime(settings(max_batch_items=100)) as runtime:
+        with pytest.raises(InvalidRequestError, match="not this one") as caught:
+            await ids_into(got, embed_corpus(runtime, pairs(1_000), refused="keep", limit=1))
+    assert not isinstance(caught.value, CorpusTextError)
+    assert got == list(range(100))
+    assert len(provider.seen) < 40
 
 
 async def test_a_text_in_a_batch_of_its_own_may_be_refused_too(provider: Provider) -> None:

@@ -16,7 +16,7 @@ from interlock.catalog.usage import Usage
 from interlock.embeddings import AbstractEmbeddingsClient, EmbeddingAnswer, EmbeddingPurpose, VectorError
 from interlock.embeddings.errors import TextRefusedError, TextTooLongError, TooManyRefusedError
 from interlock.embeddings.sending import MOST_REFUSALS, NAMEABLE_TEXTS
-from interlock.errors import ContextWindowExceededError, InvalidRequestError, OverloadedError
+from interlock.errors import ContextWindowExceededError, InvalidRequestError, OverloadedError, ProviderRefusalError
 
 
 class Picky(AbstractEmbeddingsClient):
@@ -59,7 +59,7 @@ def unit(number: int) -> Any:
     return np.array([number, 1.0]) / math.hypot(number, 1)
 
 
-@pytest.mark.parametrize("bad", [[0], [63], [17], [17, 18], [3, 40]])
+@pytest.mark.parametrize("bad", [[0], [63], [17], [17, 18], [3, 40], [0, 63], [0, 1, 63]])
 async def test_b37_the_refused_texts_are_named_and_the_rest_is_not_lost(picky: Any, bad: list[int]) -> None:
     client, embeddings, seat = picky(bad)
     with pytest.raises(TextRefusedError, match=f"text {bad[0]} is refused" if len(bad) == 1 else "texts") as caught:
@@ -85,12 +85,22 @@ async def test_a_text_that_the_provider_calls_too_long_is_named(picky: Any) -> N
     assert caught.value.sent
 
 
+async def test_a_text_that_a_content_filter_refuses_is_named(picky: Any) -> None:
+    client, embeddings, _ = picky([2])
+    client.error = ProviderRefusalError("the content filter was triggered", status=400, category="content_filter")
+    with pytest.raises(TextRefusedError, match="text 2 is refused: the content filter") as caught:
+        await embeddings.embed_batch(["0", "1", "2", "3"])
+    assert caught.value.kept_indexes == (0, 1, 3)
+    with pytest.raises(ProviderRefusalError, match=r"^the content filter"):
+        await embeddings.embed("2")
+
+
 async def test_a_request_that_is_refused_whatever_it_holds_is_given_up_soon(picky: Any) -> None:
     client, embeddings, _ = picky(range(64))
     with pytest.raises(InvalidRequestError, match="input is not acceptable") as caught:
         await embeddings.embed_batch([str(number) for number in range(64)])
     assert not isinstance(caught.value, TextRefusedError)
-    assert len(client.seen) <= 9  # down to one text, and the last one to compare
+    assert len(client.seen) <= 12  # down to one text, and a few to compare
 
 
 async def test_a_few_requests_that_are_all_refused_keep_the_providers_error(picky: Any) -> None:
