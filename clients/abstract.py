@@ -48,7 +48,7 @@ from interlock.errors import (
 )
 
 from .answer import Answer, Draft
-from .asking import Ask, choose_structure, merged_options, refuse_reserved
+from .asking import Ask, choose_structure, joined_tools, merged_options, refuse_reserved
 from .bound import BoundLLMClient
 from .conversation import Conversation
 from .environment import ClientEnvironment
@@ -112,6 +112,7 @@ class Call:
     input_tokens: int
     measured_tokens: int
     output_tokens: int
+    server_tools: bool = False  # tools that the provider runs itself are offered
 
 
 class AbstractLLMClient(ABC):
@@ -177,7 +178,8 @@ class AbstractLLMClient(ABC):
         return {}
 
     def with_options(self, wire: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """The body with `provider_options` over it: each stands instead of what was there, whole."""
+        """The body with `provider_options` over it: each stands instead of what was there, whole. Only `tools` join the
+        call's own afterwards (`joined_tools`)."""
         return {**wire, **options}
 
     def ready(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
@@ -226,12 +228,18 @@ class AbstractLLMClient(ABC):
         self._check_blocks(turns)
         chosen = merged_options(entry, options, self.takes)
         refuse_reserved((entry.provider_options, chosen.provider_options), self.reserved)
-        structure = choose_structure(entry, response_model, self.dialect, has_tools="tools" in self.takes)
+        given = {**entry.provider_options, **chosen.provider_options}.get("tools")
+        structure = choose_structure(
+            entry, response_model, self.dialect, has_tools="tools" in self.takes, server_tools=bool(given)
+        )
         ask = Ask(
             entry=entry, conversation=turns, options=chosen, structure=structure, stream=stream,
             max_output_tokens=binding.output_tokens, thinking_tokens=binding.thinking_tokens, depth=binding.spec.depth,
         )  # fmt: skip
-        wire = self.with_options(self.with_options(self.encode(ask), entry.provider_options), chosen.provider_options)
+        written = self.encode(ask)
+        wire = self.with_options(self.with_options(written, entry.provider_options), chosen.provider_options)
+        if given is not None and "tools" in written:
+            wire["tools"] = joined_tools(written["tools"], given, model=entry.id)
         body = self._as_json(wire, asked)
         measured, declared = self._measured(binding, asked, chosen, response_model)
         return Call(
@@ -243,6 +251,7 @@ class AbstractLLMClient(ABC):
             input_tokens=declared,
             measured_tokens=measured,
             output_tokens=binding.output_tokens,
+            server_tools=bool(given),
         )
 
     async def count_input(self, call: Call) -> int | None:

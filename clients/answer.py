@@ -1,7 +1,8 @@
 """One answer as it is read off a wire, whole or piece by piece: the same Draft for every provider, so a streamed answer
 equals the unstreamed one.
 
-Blocks are keyed by the wire's own index and stay in the order in which they began. Usage is a last-value-per-field
+Blocks are keyed by the wire's own index and stay in the order in which they began; those that are the wire's own
+business (a search that the provider ran) are kept whole among them. Usage is a last-value-per-field
 merge: providers report it twice, or on every chunk, and never mean a sum.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.usage import Usage
 
-from .conversation import Block, Conversation, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from .conversation import Block, Conversation, Message, ServerToolBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from .extract import strict_value
 from .response import Piece, PieceKind, StopReason
 
@@ -46,6 +47,7 @@ class Answer:
     refusal_category: str | None = None
     refusal_explanation: str | None = None
     bad_tool_calls: tuple[BadToolCall, ...] = ()
+    malformed: str = ""  # what of it cannot be used, where that is nothing that the model could be told
 
     @property
     def message(self) -> Message:
@@ -57,13 +59,14 @@ class Answer:
 
 
 class _Part:
-    __slots__ = ("arguments", "half", "id", "index", "kind", "name", "redacted", "signature", "texts")
+    __slots__ = ("arguments", "half", "id", "index", "kind", "name", "payload", "redacted", "signature", "texts")
 
     def __init__(self, kind: str, index: int) -> None:
         self.kind, self.index, self.texts = kind, index, list[str]()
         self.half = ""  # of a character, whose other half may be in the next piece
         self.id = self.name = ""
         self.arguments: Any = None
+        self.payload: Mapping[str, Any] = {}
         self.signature: str | None = None
         self.redacted: str | None = None
 
@@ -127,6 +130,28 @@ class Draft:
     def tool_json(self, key: Hashable, fragment: Any) -> Piece | None:
         return self._piece("tool", PieceKind.TOOL_JSON, key, fragment)
 
+    def server_tool(self, key: Hashable, kind: Any, payload: Any) -> None:
+        """A block of the wire's own, as it begins or whole. Told again, the later one stands. Raises ValueError,
+        TypeError or RecursionError for one that could not be sent back."""
+        if not isinstance(kind, str) or not kind:
+            raise TypeError("a block without a kind")
+        kept, text = as_kept(payload)
+        part = self._part("server", key)
+        part.name, part.payload = kind, kept
+        self.size_bytes += len(text)
+
+    def server_tool_json(self, key: Hashable, fragment: Any) -> None:
+        """A fragment of such a block's `input`, which is instead of the one that it began with. No piece: what the
+        provider does by itself is nothing to show as the answer."""
+        self._piece("server", PieceKind.TOOL_JSON, key, fragment)
+
+    def server_tool_fields(self, key: Hashable, fields: Mapping[str, Any]) -> None:
+        """Further members of such a block, or what stands instead of those that it began with."""
+        kept, text = as_kept(fields)
+        part = self._part("server", key)
+        part.payload = {**part.payload, **kept}
+        self.size_bytes += len(text)
+
     def has(self, key: Hashable) -> bool:
         return key in self._parts
 
@@ -134,6 +159,11 @@ class Draft:
         """Whether any text of that block has come."""
         part = self._parts.get(key)
         return part is not None and bool(part.texts)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is any block beside thinking."""
+        return any(part.kind != "thinking" for part in self._parts.values())
 
     @property
     def calls_tools(self) -> bool:
@@ -181,6 +211,7 @@ class Draft:
         blocks: list[Block] = []
         bad: list[BadToolCall] = []
         taken: set[str] = set()
+        malformed: list[str] = []
         for part in self._parts.values():
             if part.kind == "text":
                 blocks.append(TextBlock(part.text, signature=part.signature, signed_by=self._signer(part)))
@@ -190,6 +221,8 @@ class Draft:
                         text=part.text, signature=part.signature, redacted=part.redacted, signed_by=self._signer(part)
                     )
                 )
+            elif part.kind == "server":
+                blocks.append(self._server_block(part, malformed))
             else:
                 blocks.append(self._tool_block(part, taken, bad))
         return Answer(
@@ -202,7 +235,16 @@ class Draft:
             refusal_category=self.refusal_category,
             refusal_explanation=self.refusal_explanation,
             bad_tool_calls=tuple(bad),
+            malformed=malformed[0] if malformed else "",
         )
+
+    def _server_block(self, part: _Part, malformed: list[str]) -> ServerToolBlock:
+        payload = part.payload
+        if part.texts:
+            given, problem = parse_arguments(part.text)
+            payload = {**payload, "input": given}
+            malformed += [f"the input of its {part.name} cannot be used: {problem}"] if problem else []
+        return ServerToolBlock(kind=part.name, payload=payload, signed_by=self.signed_by)
 
     def _tool_block(self, part: _Part, taken: set[str], bad: list[BadToolCall]) -> ToolUseBlock:
         tool_id = free_id(part.id or f"call_{part.index}", taken)
@@ -270,6 +312,16 @@ def with_ids_of_its_own(answer: Answer, conversation: Conversation) -> Answer:
         ),
         bad_tool_calls=tuple(replace(bad, id=ids[bad.id]) for bad in answer.bad_tool_calls),
     )
+
+
+def as_kept(value: Any) -> tuple[dict[str, Any], str]:
+    """A JSON object of an answer as it can be sent back, and its text. Half a character in it, which no wire takes, is
+    replaced. Raises ValueError, TypeError or RecursionError for what is no such object."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"a JSON object is wanted, not {type(value).__name__}")
+    kept, text = dict(value), json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    sound = _sound(text)
+    return (kept, text) if sound == text else (json.loads(sound), sound)
 
 
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str]:

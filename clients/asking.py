@@ -3,7 +3,7 @@ answer is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
@@ -122,8 +122,38 @@ def refuse_reserved(given: Iterable[Mapping[str, Any]], reserved: frozenset[str]
             raise refused(f"provider_options cannot set {taken[0]!r}: it belongs to the call and its reservation")
 
 
-def choose_structure(entry: ModelEntry, wanted: Any, dialect: Dialect | None, *, has_tools: bool) -> Structure | None:
-    """Native where the entry and the schema allow it, else a tool, else words in the prompt."""
+def joined_tools(own: Any, given: Any, *, model: str) -> list[Any]:
+    """The call's own tools and those of `provider_options`, which are its provider's to run: neither is lost. One that
+    has a name of the call's own says the same tool in the wire's words, and stands instead of it."""
+    if not isinstance(given, (list, tuple)):
+        raise refused(f"tools in provider_options must be a list, not {type(given).__name__}", model=model)
+    theirs = {name for tool in given for name in _tool_names(tool)}
+    kept = [part for tool in own if (part := _without(tool, theirs)) is not None]
+    return [*kept, *given]
+
+
+def _tool_names(tool: Any) -> list[str]:
+    """What a tool is called on its wire. Gemini's hold several."""
+    if not isinstance(tool, Mapping):
+        return []
+    held = tool.get("functionDeclarations", tool.get("function_declarations"))
+    inner = held if isinstance(held, (list, tuple)) else [tool.get("function", tool)]
+    return [one["name"] for one in inner if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+
+
+def _without(tool: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any] | None:
+    """A tool of the call's own, less what has one of these names. None: nothing is left of it."""
+    if "functionDeclarations" in tool:
+        left = [one for one in tool["functionDeclarations"] if one["name"] not in names]
+        return {**tool, "functionDeclarations": left} if left else None
+    return None if names and set(_tool_names(tool)) & set(names) else tool
+
+
+def choose_structure(
+    entry: ModelEntry, wanted: Any, dialect: Dialect | None, *, has_tools: bool, server_tools: bool = False
+) -> Structure | None:
+    """Native where the entry and the schema allow it, else a tool, else words in the prompt. A tool is offered and not
+    forced beside tools that the provider runs itself, or those would never run."""
     if wanted is None:
         return None
     shape = Shape.of(wanted)
@@ -138,6 +168,8 @@ def choose_structure(entry: ModelEntry, wanted: Any, dialect: Dialect | None, *,
         mode = "tool"
     if mode in ("tool", "tool_auto") and (not has_tools or "tools" in entry.unsupported):
         mode = "prompt"
+    if mode == "tool" and server_tools:
+        mode = "tool_auto"
     return Structure(mode=mode, shape=shape, schema=shape.schema)
 
 

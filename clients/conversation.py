@@ -75,7 +75,24 @@ class ThinkingBlock:
     signed_by: str | None = field(default=None, compare=False, repr=False)
 
 
-Block: TypeAlias = TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerToolBlock:
+    """A part of an answer in the wire's own form: what a tool that the provider runs itself was asked or gave (a
+    search, code, an MCP call), or anything else that no class here stands for. It is no text and no call to answer.
+
+    `kind` is the wire's own word for it (`web_search_tool_result`, `code_interpreter_call`, `executableCode`),
+    `payload` the JSON object that came. It goes back in its place and as it came to the wire that `signed_by` names;
+    to any other wire it is left out. None: whoever is asked is taken to know it.
+    """
+
+    kind: str
+    payload: Mapping[str, Any]
+    signed_by: str | None = field(default=None, compare=False, repr=False)
+
+
+Block: TypeAlias = (
+    TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | ServerToolBlock
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +102,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text blocks joined; thinking never joins it."""
+        """The text blocks joined; thinking and what a provider's own tools did never join it."""
         return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
 
 

@@ -12,7 +12,7 @@ from interlock.catalog.words import Kind
 from interlock.errors import InterlockError, UpstreamError
 
 from .answer import Answer, with_ids_of_its_own
-from .conversation import Message, TextBlock, ThinkingBlock, ToolUseBlock
+from .conversation import Message, ServerToolBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from .gates import Judged, judge
 from .lifecycle import CallAttempt
 from .record import CallRecord, CallSeat
@@ -53,7 +53,8 @@ async def deliver(client: AbstractLLMClient, call: Call, attempt: CallAttempt, a
         text=answer.text,
     )
     estimator = client.environment.estimator
-    if estimator is not None and not usage.estimated:
+    # What a tool of the provider's found is input too, and nothing that an estimate could know.
+    if estimator is not None and not usage.estimated and not (call.server_tools or _used_tools(answer)):
         estimator.observe(client.entry.id, call.measured_tokens, usage.total_input_tokens)
     judged = _judged(client, call, replace(answer, usage=usage))
     if isinstance(judged, Exception):
@@ -89,6 +90,10 @@ def known_usage(answer: Answer, call: Call) -> Usage:
         output_tokens=wrote if usage.output_tokens is None else usage.output_tokens,
         estimated=True,
     )
+
+
+def _used_tools(answer: Answer) -> bool:
+    return any(isinstance(block, ServerToolBlock) for block in answer.blocks)
 
 
 def _written(block: object) -> int:

@@ -13,15 +13,19 @@ from typing import Any
 from interlock.errors import (
     ContextWindowExceededError,
     EmptyResponseError,
+    MalformedResponseError,
     OutputTruncatedError,
     ProviderRefusalError,
     ResponseShapeError,
 )
 
 from .answer import Answer
-from .conversation import Block, Conversation, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from .conversation import Block, Conversation, Message, ServerToolBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from .response import StopReason
 from .structured import Shape, WrongShape, correction
+
+#: Blocks that ask a tool of the provider's, whose result is a block of its own.
+_ASKS = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ def judge(
                                    **known)  # fmt: skip
     if stopped is StopReason.CONTEXT_WINDOW:
         raise ContextWindowExceededError(f"the context window of {model} was full before its answer was", **known)
+    if answer.malformed:
+        raise MalformedResponseError(f"{model} answered what is not of its wire: {answer.malformed}", **known)
     if _is_empty(answer):
         raise EmptyResponseError(f"{model} ended its turn without saying anything", **known)
     if answer.bad_tool_calls:
@@ -86,9 +92,19 @@ def _shaped(
 def _from_tool(answer: Answer, call: ToolUseBlock, shape: Shape) -> Judged:
     """The typed answer came as a tool call; in the message it stands as text, since nobody will answer that call."""
     parsed = shape.validate(dict(call.input))
-    thinking: list[Block] = [block for block in answer.blocks if isinstance(block, ThinkingBlock)]
+    done = [block.payload.get("tool_use_id") for block in answer.blocks if isinstance(block, ServerToolBlock)]
+    kept: list[Block] = [
+        block
+        for block in answer.blocks
+        if isinstance(block, ThinkingBlock) or (isinstance(block, ServerToolBlock) and not _is_pending(block, done))
+    ]
     said = TextBlock(json.dumps(call.input, ensure_ascii=False))
-    return Judged(message=Message("assistant", (*thinking, said)), stop_reason=StopReason.END_TURN, parsed=parsed)
+    return Judged(message=Message("assistant", (*kept, said)), stop_reason=StopReason.END_TURN, parsed=parsed)
+
+
+def _is_pending(block: ServerToolBlock, done: list[Any]) -> bool:
+    """Whether the provider waits with it until the turn's calls are answered. It is refused where none will be."""
+    return block.kind in _ASKS and block.payload.get("id") not in done
 
 
 def _wrong_shape(answer: Answer, conversation: Conversation, problem: str, known: dict[str, Any]) -> ResponseShapeError:
@@ -105,5 +121,6 @@ def _is_empty(answer: Answer) -> bool:
     if answer.stop_reason in (StopReason.STOP_SEQUENCE, StopReason.PAUSE_TURN):
         return False
     return not any(
-        isinstance(block, ToolUseBlock) or (isinstance(block, TextBlock) and block.text) for block in answer.blocks
+        isinstance(block, ToolUseBlock | ServerToolBlock) or (isinstance(block, TextBlock) and block.text)
+        for block in answer.blocks
     )

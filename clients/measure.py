@@ -13,6 +13,7 @@ from .conversation import (
     Conversation,
     DocumentBlock,
     ImageBlock,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -23,6 +24,9 @@ from .structured import Shape
 
 #: What a tool costs beyond its own words, and the first tool beyond that (the provider's own instructions).
 TOOL_TOKENS, FIRST_TOOL_TOKENS = 10, 150
+
+#: What a provider's own tool gives whose payload is a picture, and no text to be counted.
+_PICTURES = frozenset({"image_generation_call", "inlineData"})
 
 
 def raw_input_tokens(
@@ -61,6 +65,8 @@ def _block_tokens(block: Block) -> int:
         return TOOL_TOKENS + estimate_text(block.content)
     if isinstance(block, ToolUseBlock):
         return TOOL_TOKENS + estimate_text(block.name) + estimate_text(_json(block.input))
+    if isinstance(block, ServerToolBlock):
+        return IMAGE_TOKENS if block.kind in _PICTURES else TOOL_TOKENS + estimate_text(_json(block.payload))
     if isinstance(block, ImageBlock):
         return IMAGE_TOKENS
     if isinstance(block, DocumentBlock):

@@ -16,6 +16,7 @@ from .conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -41,6 +42,7 @@ _BLOCKS: Mapping[type, Fields] = {
     ToolUseBlock: (("id", _TEXT), ("name", _TEXT), ("input", (Mapping,)), ("signature", _MAYBE_TEXT)),
     ToolResultBlock: (("tool_use_id", _TEXT), ("content", _TEXT)),
     ThinkingBlock: (("text", _TEXT), ("signature", _MAYBE_TEXT), ("redacted", _MAYBE_TEXT)),
+    ServerToolBlock: (("kind", _TEXT), ("payload", (Mapping,))),
 }
 #: Blocks that only one of the two can say.
 _SAID_BY: Mapping[type, str] = {ToolUseBlock: "assistant", ThinkingBlock: "assistant", ToolResultBlock: "user"}

@@ -7,6 +7,7 @@ turn. Refused by name: nothing left to say, a tool call without its result, half
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from .conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -28,11 +30,12 @@ from .conversation import (
 )
 
 _NEEDS: Mapping[type, Input] = {ImageBlock: Input.IMAGES, DocumentBlock: Input.DOCUMENTS}
+_SIGNED = TextBlock | ThinkingBlock | ToolUseBlock | ServerToolBlock
 
 
 def without_foreign_signatures(conversation: Conversation, signs_as: str | None) -> Conversation:
-    """The conversation without what another wire signed: its thinking stays out, its text and its calls go unsigned.
-    A signature that nobody put a name to is taken for the asked one's own."""
+    """The conversation without what another wire signed: its thinking and what its own tools did stay out, its text and
+    its calls go unsigned. A signature that nobody put a name to is taken for the asked one's own."""
     if all(block.signed_by in (None, signs_as) for block in _signable(conversation)):
         return conversation
     return replace(
@@ -43,18 +46,18 @@ def without_foreign_signatures(conversation: Conversation, signs_as: str | None)
     )
 
 
-def _signable(conversation: Conversation) -> Iterable[TextBlock | ThinkingBlock | ToolUseBlock]:
+def _signable(conversation: Conversation) -> Iterable[TextBlock | ThinkingBlock | ToolUseBlock | ServerToolBlock]:
     for message in conversation.messages:
         for block in message.blocks:
-            if isinstance(block, TextBlock | ThinkingBlock | ToolUseBlock):
+            if isinstance(block, _SIGNED):
                 yield block
 
 
 def _unsigned(blocks: Iterable[Block], signs_as: str | None) -> Iterable[Block]:
     for block in blocks:
-        if not isinstance(block, TextBlock | ThinkingBlock | ToolUseBlock) or block.signed_by in (None, signs_as):
+        if not isinstance(block, _SIGNED) or block.signed_by in (None, signs_as):
             yield block
-        elif not isinstance(block, ThinkingBlock):
+        elif isinstance(block, TextBlock | ToolUseBlock):
             yield replace(block, signature=None, signed_by=None)
 
 
@@ -206,6 +209,8 @@ def _texts(block: Block) -> Iterable[str]:
         yield repr(block.input) if not _plain(block.input) else ""
         yield from (value for value in block.input.values() if isinstance(value, str))
         yield from block.input
+    elif isinstance(block, ServerToolBlock):
+        yield json.dumps(block.payload, ensure_ascii=False, default=str)
 
 
 def _plain(values: Mapping[str, object]) -> bool:

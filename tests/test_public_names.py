@@ -35,6 +35,7 @@ PROMISED = [
     "ToolUseBlock",
     "ToolResultBlock",
     "ThinkingBlock",
+    "ServerToolBlock",
     "LLMClient",
     "LLMResponse",
     "StopReason",

@@ -21,6 +21,7 @@ from ..conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -28,9 +29,10 @@ from ..conversation import (
 )
 from ..hints import anthropic_limits
 from ..listing import MOST_PAGES, PAGE, ListedModel, items_of, text_of, tokens_of
-from ..response import Piece, PieceKind, StopReason
+from ..response import Piece
 from ..schema import ANTHROPIC
 from ..turns import refused
+from .anthropic_reading import CONTAINER, caller_in, citations_in, container_of, read_event, read_reply
 from .sdk import SdkChatClient, as_json, part_of
 
 #: The API takes at most this many cache marks; of more, the last ones count.
@@ -44,16 +46,9 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _DOCUMENTS = ("application/pdf",)
 
 _MARK = {"type": "ephemeral"}
+#: Parts that a mark of ours may stand on: what the provider made itself goes back as it came.
+_MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 
-STOP_REASONS: Mapping[str, StopReason] = {
-    "end_turn": StopReason.END_TURN,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW,
-    "pause_turn": StopReason.PAUSE_TURN,
-    "refusal": StopReason.REFUSAL,
-}
 EFFORTS: Mapping[Depth, str] = {
     Depth.IMMEDIATE: "low",
     Depth.QUICK: "low",
@@ -66,8 +61,10 @@ def _marked(part: dict[str, Any], cache: bool) -> dict[str, Any]:
     return {**part, "cache_control": _MARK} if cache else part
 
 
-def _text(block: TextBlock) -> dict[str, Any]:
-    return _marked({"type": "text", "text": block.text}, block.cache)
+def _text(block: TextBlock) -> dict[str, Any] | None:
+    if not block.text.strip():
+        return None  # only its signature kept it: a text without any is refused
+    return _marked({"type": "text", "text": block.text, **citations_in(block.signature)}, block.cache)
 
 
 def _source(data: bytes | None, url: str | None, media_type: str) -> dict[str, Any]:
@@ -95,7 +92,8 @@ def _document(block: DocumentBlock) -> dict[str, Any]:
 
 
 def _tool_use(block: ToolUseBlock) -> dict[str, Any]:
-    return {"type": "tool_use", "id": block.id, "name": block.name, "input": dict(block.input)}
+    part = {"type": "tool_use", "id": block.id, "name": block.name, "input": dict(block.input)}
+    return {**part, **caller_in(block.signature)}
 
 
 def _tool_result(block: ToolResultBlock) -> dict[str, Any]:
@@ -116,6 +114,11 @@ def _thinking(block: ThinkingBlock) -> dict[str, Any] | None:
     return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
 
+def _server_tool(block: ServerToolBlock) -> dict[str, Any] | None:
+    """Back as it came. A container is no part of the conversation (`container_of`)."""
+    return None if block.kind == CONTAINER else {**block.payload, "type": block.kind}
+
+
 class AnthropicDirectClient(SdkChatClient):
     """Claude, directly from Anthropic."""
 
@@ -126,6 +129,7 @@ class AnthropicDirectClient(SdkChatClient):
         ToolUseBlock: _tool_use,
         ToolResultBlock: _tool_result,
         ThinkingBlock: _thinking,
+        ServerToolBlock: _server_tool,
     }
     takes = frozenset({"temperature", "top_p", "stop", "tools", "tool_choice", "parallel_tool_calls"})
     dialect = ANTHROPIC
@@ -165,8 +169,18 @@ class AnthropicDirectClient(SdkChatClient):
             wire.setdefault("output_config", {})["format"] = {"type": "json_schema", "schema": ask.structure.schema}
         if ask.stream:
             wire["stream"] = True
+        container = container_of(ask.conversation.messages)
+        if container is not None:
+            wire[CONTAINER] = container
         _settle_marks(wire, ask)
         return wire
+
+    def with_options(self, wire: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """What is said of a container without naming one is said of the one that the turn works in."""
+        told, begun = options.get(CONTAINER), wire.get(CONTAINER)
+        if isinstance(told, Mapping) and told.get("id") is None and isinstance(begun, str):
+            options = {**options, CONTAINER: {**told, "id": begun}}
+        return super().with_options(wire, options)
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         turns: list[dict[str, Any]] = []
@@ -184,31 +198,10 @@ class AnthropicDirectClient(SdkChatClient):
     # Reading.
 
     def read_reply(self, payload: Any, draft: Draft) -> None:
-        draft.served_model = _known_text(payload.get("model")) or draft.served_model
-        for index, block in enumerate(payload["content"]):
-            _begin_block(index, block, draft)
-        _count(payload.get("usage"), draft)
-        _stop(payload, draft)
+        read_reply(payload, draft)
 
     def read_event(self, event: Any, draft: Draft) -> Sequence[Piece]:
-        kind = event["type"]
-        if kind == "content_block_delta":
-            return _delta(event["index"], event["delta"], draft)
-        if kind == "content_block_start":
-            return _begin_block(event["index"], event["content_block"], draft)
-        if kind == "message_start":
-            draft.served_model = _known_text(event["message"].get("model"))
-            _count(event["message"].get("usage"), draft)
-        elif kind == "message_delta":
-            _count(event.get("usage"), draft)
-            _stop(event["delta"], draft)
-        elif kind == "message_stop":
-            draft.complete = True
-        elif kind == "message":  # a server that answered whole
-            self.read_reply(event, draft)
-            draft.complete = True
-            return (Piece(kind=PieceKind.TEXT, text=draft.partial),) if draft.partial else ()
-        return ()
+        return read_event(event, draft)
 
     # Sending.
 
@@ -281,7 +274,7 @@ def _settle_marks(wire: dict[str, Any], ask: Ask) -> None:
     options = ask.options
     tools, system = wire.get("tools", []), wire.get("system", [])
     parts = [part for message in wire["messages"] for part in message["content"]]
-    markable = [part for part in parts if part["type"] not in ("thinking", "redacted_thinking")]
+    markable = [part for part in parts if part["type"] in _MARKABLE]
     if options.cache:
         for place in (tools, system, markable):
             if place:
@@ -298,66 +291,6 @@ def _settle_marks(wire: dict[str, Any], ask: Ask) -> None:
             del part["cache_control"]
 
 
-def _begin_block(index: int, block: Any, draft: Draft) -> Sequence[Piece]:
-    kind = block["type"]
-    piece: Piece | None = None
-    passed_over: set[Any] = draft.notes.setdefault("passed_over", set())
-    passed_over.discard(index)
-    if kind == "text":
-        piece = draft.text(index, block.get("text") or "")
-    elif kind == "thinking":
-        piece = draft.thinking(index, block.get("thinking") or "")
-        draft.signature(index, block.get("signature"))
-    elif kind == "redacted_thinking":
-        draft.redacted(index, block.get("data"))
-    elif kind == "tool_use":
-        draft.tool(index, id=block.get("id"), name=block.get("name"), arguments=block.get("input"))
-    else:  # of a tool that the provider runs itself: no block of ours
-        passed_over.add(index)
-    return () if piece is None else (piece,)
-
-
-def _delta(index: int, delta: Any, draft: Draft) -> Sequence[Piece]:
-    kind = delta["type"]
-    piece: Piece | None = None
-    if index in draft.notes.get("passed_over", ()):
-        return ()
-    if kind == "text_delta":
-        piece = draft.text(index, delta["text"])
-    elif kind == "input_json_delta":
-        piece = draft.tool_json(index, delta["partial_json"])
-    elif kind == "thinking_delta":
-        piece = draft.thinking(index, delta["thinking"])
-    elif kind == "signature_delta":
-        draft.signature(index, delta["signature"])
-    return () if piece is None else (piece,)
-
-
-def _count(usage: Any, draft: Draft) -> None:
-    """Reported at the start and at the end: the last value of each field is the whole, and a sum would double it."""
-    if not isinstance(usage, dict):
-        return
-    details, written = usage.get("output_tokens_details"), usage.get("cache_creation")
-    draft.count(
-        input_tokens=usage.get("input_tokens"),
-        output_tokens=usage.get("output_tokens"),
-        cache_read_tokens=usage.get("cache_read_input_tokens"),
-        cache_write_tokens=usage.get("cache_creation_input_tokens"),
-        reasoning_tokens=details.get("thinking_tokens") if isinstance(details, dict) else None,
-        cache_write_1h_tokens=written.get("ephemeral_1h_input_tokens") if isinstance(written, dict) else None,
-    )
-
-
-def _stop(place: Any, draft: Draft) -> None:
-    reason = place.get("stop_reason")
-    if reason == "refusal":
-        details = place.get("stop_details")
-        details = details if isinstance(details, dict) else {}
-        draft.refuse(details.get("category"), details.get("explanation"))
-    else:
-        draft.stop(STOP_REASONS.get(reason) if isinstance(reason, str) else None)
-
-
 def _listed(item: Mapping[str, Any]) -> ListedModel:
     takes = item.get("capabilities")
     images, documents = (takes.get(name) if isinstance(takes, dict) else None for name in ("image_input", "pdf_input"))
@@ -370,7 +303,3 @@ def _listed(item: Mapping[str, Any]) -> ListedModel:
         max_output_tokens=tokens_of(item.get("max_tokens")),
         inputs=frozenset({Input.TEXT, *given}) if isinstance(takes, dict) else None,
     )
-
-
-def _known_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

@@ -25,6 +25,7 @@ from ..conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -109,6 +110,10 @@ def _thinking(block: ThinkingBlock) -> list[Part]:
     return [{"reasoningContent": {"reasoningText": {"text": block.text, "signature": block.signature}}}]
 
 
+def _server_tool(block: ServerToolBlock) -> list[Part]:
+    return [{block.kind: dict(block.payload)}]
+
+
 class BedrockConverseClient(AwsChatClient):
     """Any chat model of Bedrock."""
 
@@ -119,6 +124,7 @@ class BedrockConverseClient(AwsChatClient):
         ToolUseBlock: _tool_use,
         ToolResultBlock: _tool_result,
         ThinkingBlock: _thinking,
+        ServerToolBlock: _server_tool,
     }
     takes = frozenset({"temperature", "top_p", "stop", "tools", "tool_choice"})
     reserved = AwsChatClient.reserved | {"modelId", "inferenceConfig", "toolConfig", "system"}

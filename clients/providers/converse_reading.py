@@ -23,6 +23,9 @@ REFUSALS = frozenset({"guardrail_intervened", "content_filtered"})
 #: The model slipped; another try may not.
 SLIPS = frozenset({"malformed_tool_use", "malformed_model_output"})
 
+#: How a call is marked that the provider runs itself.
+_OWN = "server_tool_use"
+
 Slipped = Callable[[str, Draft], Exception]
 
 
@@ -67,9 +70,7 @@ def read_event(name: str, payload: Mapping[str, Any], draft: Draft, slipped: Sli
     if name == "contentBlockDelta":
         return _delta(payload["contentBlockIndex"], payload["delta"], draft)
     if name == "contentBlockStart":
-        use = payload.get("start", {}).get("toolUse")
-        if use is not None:
-            draft.tool(payload["contentBlockIndex"], id=use.get("toolUseId"), name=use.get("name"))
+        _begin(payload["contentBlockIndex"], payload.get("start", {}), draft)
     elif name == "messageStop":
         _stop(payload.get("stopReason"), draft, slipped)
         draft.complete = True  # what it cost follows in `metadata`, or never
@@ -78,10 +79,19 @@ def read_event(name: str, payload: Mapping[str, Any], draft: Draft, slipped: Sli
     return ()
 
 
+def _begin(index: int, start: Mapping[str, Any], draft: Draft) -> None:
+    use = start.get("toolUse")
+    if use is not None and use.get("type") != _OWN:
+        draft.tool(index, id=use.get("toolUseId"), name=use.get("name"))
+        return
+    for kind, begun in start.items():
+        draft.server_tool(("own", index), kind, begun)
+
+
 def _block(index: int, block: Mapping[str, Any], draft: Draft) -> None:
     if "text" in block:
         draft.text(index, block["text"])
-    elif "toolUse" in block:
+    elif "toolUse" in block and block["toolUse"].get("type") != _OWN:
         use = block["toolUse"]
         draft.tool(index, id=use.get("toolUseId"), name=use.get("name"), arguments=use.get("input"))
     elif "reasoningContent" in block:
@@ -91,11 +101,19 @@ def _block(index: int, block: Mapping[str, Any], draft: Draft) -> None:
             draft.thinking(index, said.get("text") or "")
             draft.signature(index, said.get("signature"))
         draft.redacted(index, reasoning.get("redactedContent"))
+    elif "citationsContent" in block:  # in a stream it is text, with its citations beside it
+        for part in block["citationsContent"].get("content") or ():
+            draft.text(index, part.get("text"))
+    else:
+        for kind, held in block.items():
+            draft.server_tool(("own", index), kind, held)
 
 
 def _delta(index: int, delta: Mapping[str, Any], draft: Draft) -> Sequence[Piece]:
     piece: Piece | None = None
-    if "text" in delta:
+    if draft.has(("own", index)):
+        _delta_of_own(("own", index), delta, draft)
+    elif "text" in delta:
         piece = draft.text(index, delta["text"])
     elif "toolUse" in delta:
         piece = draft.tool_json(index, delta["toolUse"].get("input"))
@@ -106,6 +124,15 @@ def _delta(index: int, delta: Mapping[str, Any], draft: Draft) -> Sequence[Piece
         draft.signature(index, reasoning.get("signature"))
         draft.redacted(index, reasoning.get("redactedContent"))
     return () if piece is None else (piece,)
+
+
+def _delta_of_own(key: tuple[str, int], delta: Mapping[str, Any], draft: Draft) -> None:
+    if "toolUse" in delta:
+        draft.server_tool_json(key, delta["toolUse"].get("input"))
+    elif "toolResult" in delta:
+        given: list[Any] = draft.notes.setdefault("given", {}).setdefault(key, [])
+        given += delta["toolResult"]
+        draft.server_tool_fields(key, {"content": given})
 
 
 def _count(usage: Any, draft: Draft) -> None:

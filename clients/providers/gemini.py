@@ -37,6 +37,7 @@ from ..conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -95,6 +96,11 @@ def _thinking(block: ThinkingBlock) -> dict[str, Any] | None:
     return _signed({"text": block.text, **({"thought": True} if block.text else {})}, block.signature)
 
 
+def _server_tool(block: ServerToolBlock) -> dict[str, Any]:
+    """The part as it came, with the signature that stands in it."""
+    return dict(block.payload)
+
+
 def _signed(part: dict[str, Any], signature: str | None) -> dict[str, Any]:
     return part if signature is None else {**part, "thoughtSignature": signature}
 
@@ -109,6 +115,7 @@ class GeminiClient(SdkChatClient):
         ToolUseBlock: _tool_use,
         ToolResultBlock: _tool_result,
         ThinkingBlock: _thinking,
+        ServerToolBlock: _server_tool,
     }
     takes = frozenset({"temperature", "top_p", "seed", "stop", "tools", "tool_choice"})
     reserved = AbstractLLMClient.reserved | {
@@ -159,7 +166,7 @@ class GeminiClient(SdkChatClient):
             parts = self._parts(message)
             for part in parts:
                 result = part.get("functionResponse")
-                if result is not None:
+                if result is not None and "name" not in result:
                     part["functionResponse"] = {"id": result["id"], "name": names[result["id"]], **result}
             names = {block.id: block.name for block in message.blocks if isinstance(block, ToolUseBlock)}
             if parts:

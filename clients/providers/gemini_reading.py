@@ -2,7 +2,7 @@
 
 A chunk's parts have no index: unsigned texts in a row are one block, and a part with a signature is a block of its own,
 because the signature must go back on exactly what it came with. A signature on nothing (an empty text) is a thinking
-block without text.
+block without text. What is neither text nor a call of the caller's is kept as it is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ SLIPS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_
 
 #: Names of models that answer generateContent and do not converse in text.
 _NOT_CHAT = re.compile(r"-(tts|image|live|native-audio|embedding)(-|$)")
+
+#: Members of a part that say something of what it holds.
+_BESIDE = frozenset({"partMetadata", "videoMetadata", "mediaResolution"})
 
 _UNSPECIFIED = ("FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", None, "")
 
@@ -69,7 +72,14 @@ def _part(part: Any, draft: Draft) -> Sequence[Piece]:
         key = _key("thinking" if thought else "text", draft, alone=signed)
         piece = draft.thinking(key, text) if thought else draft.text(key, text)
         draft.sign(key, signature)
+    elif text is None and (kind := _kind(part)):  # of a tool that the provider runs itself
+        draft.server_tool(_key("own", draft, alone=True), kind, part)
     return () if piece is None else (piece,)
+
+
+def _kind(part: Any) -> str | None:
+    """What a part that is neither text nor a call holds: `executableCode`, `codeExecutionResult`, `toolCall`, ..."""
+    return next((name for name, value in part.items() if isinstance(value, dict) and name not in _BESIDE), None)
 
 
 def _key(kind: str, draft: Draft, *, alone: bool) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from ..conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -51,8 +52,8 @@ def _tool_result(block: ToolResultBlock) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
 
 
-def _thinking(block: ThinkingBlock) -> None:
-    """This wire has no place for thinking: it stays out."""
+def _left_out(block: ThinkingBlock | ServerToolBlock) -> None:
+    """This wire has no place for thinking, nor for what a provider's own tools did: they stay out."""
 
 
 class OpenAIChatCompletionsClient(OpenAISdkClient):
@@ -64,7 +65,8 @@ class OpenAIChatCompletionsClient(OpenAISdkClient):
         DocumentBlock: _document,
         ToolUseBlock: _tool_use,
         ToolResultBlock: _tool_result,
-        ThinkingBlock: _thinking,
+        ThinkingBlock: _left_out,
+        ServerToolBlock: _left_out,
     }
     takes = frozenset({"temperature", "top_p", "seed", "stop", "tools", "tool_choice", "parallel_tool_calls"})
     reserved = frozenset({"model", "messages", "stream", "max_tokens", "max_completion_tokens", "n"})

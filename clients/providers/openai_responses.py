@@ -14,6 +14,7 @@ from ..conversation import (
     DocumentBlock,
     ImageBlock,
     Message,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -75,6 +76,11 @@ def _thinking(block: ThinkingBlock) -> dict[str, Any] | None:
     return reasoning_item(block.signature)
 
 
+def _server_tool(block: ServerToolBlock) -> dict[str, Any]:
+    """The item as it came. One of the caller's own making answers such an item (`mcp_approval_response`)."""
+    return {**block.payload, "type": block.kind}
+
+
 class OpenAIResponsesClient(OpenAISdkClient):
     """OpenAI's Responses API."""
 
@@ -85,6 +91,7 @@ class OpenAIResponsesClient(OpenAISdkClient):
         ToolUseBlock: _tool_use,
         ToolResultBlock: _tool_result,
         ThinkingBlock: _thinking,
+        ServerToolBlock: _server_tool,
     }
     takes = frozenset({"temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"})
     reserved = AbstractLLMClient.reserved | {
@@ -124,14 +131,14 @@ class OpenAIResponsesClient(OpenAISdkClient):
         return wire
 
     def _items(self, message: Message) -> list[dict[str, Any]]:
-        """A turn's blocks in their order: calls, results and reasoning are items of their own, what stands between
-        them is a message."""
+        """A turn's blocks in their order: calls, results, reasoning and what the provider's own tools did are items of
+        their own, what stands between them is a message."""
         items: list[dict[str, Any]] = []
         for block in message.blocks:
             part = self.encoders[type(block)](block)
             if part is None:
                 continue
-            if not part["type"].startswith("input_"):
+            if isinstance(block, ServerToolBlock) or not part["type"].startswith("input_"):
                 items.append(part)
             elif message.role == "assistant":
                 items.append(_said(block))
@@ -205,7 +212,8 @@ def _tool(tool: Tool) -> dict[str, Any]:
 def _settle_marks(wire: dict[str, Any], ask: Ask) -> None:
     """Cache marks where the caller put them, and on the last part with `cache=True`: only where the entry says `marks`,
     at most four. Otherwise this provider caches by itself."""
-    parts = [part for item in wire["input"] if isinstance(item.get("content"), list) for part in item["content"]]
+    said = [item for item in wire["input"] if item.get("role") == "user" and isinstance(item.get("content"), list)]
+    parts = [part for item in said for part in item["content"]]
     parts = [part for part in parts if part["type"] in _MARKABLE]
     mark: dict[str, Any] = {"mode": "explicit"}
     if ask.options.cache and parts:

@@ -20,6 +20,7 @@ _DELTAS = {
     "response.reasoning_text.delta": "thinking",
     "response.function_call_arguments.delta": "tool",
 }
+_READ = frozenset({"message", "function_call", "reasoning"})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -90,6 +91,8 @@ class ResponsesReader:
     def _begin(self, at: int, item: Any) -> None:
         if item["type"] == "function_call":
             self._draft.tool(("tool", at), id=item.get("call_id"), name=item.get("name"))
+        elif item["type"] not in _READ:
+            self._draft.server_tool(("own", at), item["type"], item)
 
     def _item(self, at: int, item: Any) -> list[Piece]:
         """A finished item: what of it has not come yet, and what only the finished one has."""
@@ -108,6 +111,8 @@ class ResponsesReader:
                 pieces.append(draft.thinking(key, "\n\n".join(_texts(item))))
             if item.get("encrypted_content"):
                 draft.sign(key, json.dumps(item, ensure_ascii=False, separators=(",", ":")))
+        else:  # of a tool that the provider runs itself: finished, it stands instead of how it began
+            draft.server_tool(("own", at), kind, item)
         return [piece for piece in pieces if piece is not None]
 
     def _message(self, at: int, item: Any) -> list[Piece | None]:

@@ -365,7 +365,8 @@ def _is_due(fault: Fault, event: Event, pieces: int) -> bool:
 
 def _says_something(answer: Answer) -> bool:
     given = (answer.text, answer.refusal, answer.pieces, answer.redacted_thinking)
-    return answer.json is not UNSET or bool(answer.tool_calls) or any(each is not None for each in given)
+    calls = bool(answer.tool_calls or answer.server_tools)
+    return answer.json is not UNSET or calls or any(each is not None for each in given)
 
 
 def _completed(given: Answer, default: Answer) -> Answer:

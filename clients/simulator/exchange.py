@@ -102,6 +102,8 @@ class Answer:
     """What a request is answered with. Whatever is not said is worked out from the request.
 
     `json` is a structured answer, given in the form the request asked for: arguments of the forced tool, else text.
+    `server_tools` is what tools of the provider's own did, in the wire's form and sent as it is before the text:
+    content blocks of Anthropic, items of Responses, parts of Gemini; the other wires have no place for it.
     `pieces` is the text cut as it is to be streamed. `stop_reason` is the wire's own word, sent as it is. The token
     counts replace the counted ones in what is reported, and in what is metered.
     """
@@ -109,6 +111,7 @@ class Answer:
     text: str | None = None
     json: Any = UNSET
     tool_calls: tuple[ToolCall, ...] = ()
+    server_tools: tuple[Mapping[str, Any], ...] = ()
     thinking: str | None = None
     redacted_thinking: str | None = None
     refusal: Refusal | None = None
@@ -144,6 +147,7 @@ class Reply:
     signature: str
     redacted_thinking: str | None
     tool_calls: tuple[ReplyCall, ...]
+    server_tools: tuple[Mapping[str, Any], ...]
     refusal: Refusal | None
     stop: Stop
     stop_sequence: str | None

@@ -83,6 +83,7 @@ def make_reply(
         signature=sign(parts.thinking, numbering.seed) if parts.thinking is not None else "",
         redacted_thinking=answer.redacted_thinking,
         tool_calls=parts.calls,
+        server_tools=tuple(answer.server_tools),
         refusal=answer.refusal,
         stop=stop,
         stop_sequence=stop_sequence,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         DocumentBlock as DocumentBlock,
         ImageBlock as ImageBlock,
         Message as Message,
+        ServerToolBlock as ServerToolBlock,
         TextBlock as TextBlock,
         ThinkingBlock as ThinkingBlock,
         ToolResultBlock as ToolResultBlock,
@@ -147,7 +148,8 @@ _PLACES = {
     "interlock.catalog.words": "Depth Grade Input OutputSize",
     "interlock.clients.client": "LLMClient",
     "interlock.clients.conversation": (
-        "Conversation DocumentBlock ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock"
+        "Conversation DocumentBlock ImageBlock Message ServerToolBlock TextBlock ThinkingBlock ToolResultBlock "
+        "ToolUseBlock"
     ),
     "interlock.clients.options": "CallOptions StreamingMode Tool",
     "interlock.clients.response": "LLMResponse StopReason",
@@ -237,6 +239,7 @@ __all__ = [
     "Runtime",
     "RuntimeSettings",
     "Score",
+    "ServerToolBlock",
     "SimulationError",
     "SpendCapExceededError",
     "StopReason",

@@ -307,7 +307,7 @@ async def test_the_headers_limits_reach_the_permit(bench, anthropic):
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_what_the_provider_runs_itself_is_no_call_of_the_callers(bench, anthropic, streamed):
-    """A search that `provider_options` asked for: its blocks are passed over, whole or in pieces."""
+    """A search that `provider_options` asked for: its blocks are neither text nor calls, whole or in pieces."""
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
     asks = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"q":1}'}}

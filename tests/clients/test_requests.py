@@ -18,6 +18,7 @@ from interlock.clients.conversation import (
     Conversation,
     DocumentBlock,
     ImageBlock,
+    ServerToolBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -31,6 +32,7 @@ from interlock.clients.simulator.replying import sign
 from interlock.errors import InvalidRequestError
 
 from .conftest import asked
+from .served import CITED, FOUND, RESULT, SEARCH, WEB_CALL, WRITTEN
 
 GOLDEN = Path(__file__).parent / "golden"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
@@ -76,12 +78,28 @@ EVERY_BLOCK = (
         ]
     )
 )
+OWN_TOOLS = (
+    Conversation.of("Is tea green?")
+    .assistant(
+        [
+            TextBlock("Let me look."),
+            ServerToolBlock(kind=SEARCH["type"], payload=SEARCH, signed_by="anthropic"),
+            ServerToolBlock(kind=FOUND["type"], payload=FOUND, signed_by="anthropic"),
+            ServerToolBlock(kind=WEB_CALL["type"], payload=WEB_CALL, signed_by="openai-responses"),
+            ServerToolBlock(kind="executableCode", payload=WRITTEN, signed_by="gemini"),
+            ServerToolBlock(kind="codeExecutionResult", payload=RESULT, signed_by="gemini"),
+            TextBlock("It is.", signature=json.dumps({"citations": CITED}), signed_by="anthropic"),
+        ]
+    )
+    .user("Sure?")
+)
 FEW_BLOCKS = Conversation.of("One.").assistant("").user("Two.").assistant("Begin: ")
 
 CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "plain": ("Hello.", {}, {}),
     "every-block": (EVERY_BLOCK, {"options": CallOptions(tools=(LOOK,))}, {}),
     "merged-turns": (FEW_BLOCKS, {}, {}),
+    "own-tools": (OWN_TOOLS, {}, {}),
     "options": (
         "Hello.",
         {

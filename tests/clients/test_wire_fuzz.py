@@ -13,7 +13,7 @@ from interlock.catalog.entry import ModelEntry, ProviderSettings
 from interlock.catalog.words import Grade
 from interlock.clients.abstract import AbstractLLMClient, Reply
 from interlock.clients.answer import Answer, Draft
-from interlock.clients.conversation import Conversation
+from interlock.clients.conversation import Conversation, ServerToolBlock, TextBlock
 from interlock.clients.environment import ClientEnvironment
 from interlock.clients.gates import judge
 from interlock.clients.providers.litellm_reading import Overheard
@@ -107,6 +107,13 @@ WORDS = (
     "reasoningText",
     "stopReason",
     "inputTokens",
+    "citations",
+    "citation",
+    "container",
+    "caller",
+    "executableCode",
+    "toolResult",
+    "citationsContent",
 )
 VALUES = (
     "message_start",
@@ -152,6 +159,13 @@ VALUES = (
     "MAX_TOKENS",
     "SAFETY",
     "MALFORMED_FUNCTION_CALL",
+    "server_tool_use",
+    "web_search_tool_result",
+    "citations_delta",
+    "compaction_delta",
+    "pause_turn",
+    "response.output_item.added",
+    "web_search_call",
 )
 leaves = st.sampled_from(VALUES) | st.none() | st.booleans() | st.integers(-2, 3) | st.floats(allow_nan=True)
 json_values = st.recursive(
@@ -162,8 +176,11 @@ json_values = st.recursive(
 events = st.lists(st.dictionaries(st.sampled_from(WORDS), json_values, max_size=8) | json_values, max_size=5)
 
 
-def usable(answer: Answer) -> None:
-    """An answer can be judged, corrected and written down."""
+def usable(answer: Answer, key: str) -> None:
+    """An answer can be judged, corrected, written down, and what is the wire's own sent back."""
+    for block in answer.blocks:
+        if isinstance(block, ServerToolBlock) or (isinstance(block, TextBlock) and block.signature):
+            json.dumps(CLIENTS[key].encoders[type(block)](block), ensure_ascii=False, allow_nan=False).encode()
     asked = Conversation.of("x")
     for shape in (None, Shape.of(dict[str, int])):
         try:
@@ -185,7 +202,7 @@ def test_any_events_make_an_answer_or_a_typed_error(key: str, given_events: list
                 assert piece.text
     except UpstreamError:
         pass
-    usable(draft.answer())
+    usable(draft.answer(), key)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -195,7 +212,7 @@ def test_any_body_makes_an_answer_or_a_typed_error(key: str, payload: Any):
         answer = CLIENTS[key].read(Reply(payload=payload))
     except UpstreamError:
         return
-    usable(answer)
+    usable(answer, key)
 
 
 # Error bodies, and the bytes of an event stream.

@@ -21,7 +21,14 @@ from pydantic import BaseModel, Field, RootModel
 import interlock
 from interlock import errors
 from interlock.catalog.usage import Usage
-from interlock.clients.conversation import Conversation, Message, TextBlock, ThinkingBlock, ToolUseBlock
+from interlock.clients.conversation import (
+    Conversation,
+    Message,
+    ServerToolBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from interlock.clients.response import LLMResponse, StopReason
 from interlock.decisions.response import ChoiceAnswer
 from interlock.embeddings.response import EmbeddingsResponse
@@ -118,6 +125,7 @@ def test_plain_data_comes_back_with_its_types(value: Any) -> None:
                     ThinkingBlock(text="hm", signature="sig"),
                     TextBlock("\0 \ud800"),
                     ToolUseBlock(id="i", name="t", input={"a": [1]}),
+                    ServerToolBlock(kind="found", payload={"!": 1, "a": [0.1, None]}, signed_by="w"),
                 ),
             ),
             stop_reason=StopReason.TOOL_USE,

@@ -210,6 +210,7 @@ def _blocks(ask: Ask, reply: Reply) -> list[dict[str, Any]]:
         blocks.append({"type": "thinking", "thinking": shown, "signature": reply.signature})
     if reply.redacted_thinking is not None:
         blocks.append({"type": "redacted_thinking", "data": reply.redacted_thinking})
+    blocks += [dict(block) for block in reply.server_tools]
     if reply.text:
         blocks.append({"type": "text", "text": reply.text})
     for call in reply.tool_calls:
@@ -223,6 +224,8 @@ def _begun(block: dict[str, Any]) -> dict[str, Any]:
         "text": {"text": ""},
         "thinking": {"thinking": "", "signature": ""},
         "tool_use": {"input": {}},
+        "server_tool_use": {"input": {}},
+        "mcp_tool_use": {"input": {}},
     }
     return {**block, **empty.get(block["type"], {})}
 
@@ -237,12 +240,17 @@ def _deltas(index: int, block: dict[str, Any], reply: Reply) -> Iterator[Event]:
             yield Event("piece", _delta(index, {"type": "thinking_delta", "thinking": piece}))
         yield Event("start", _delta(index, {"type": "signature_delta", "signature": block["signature"]}))
     elif kind == "tool_use":
-        arguments = next(call.arguments for call in reply.tool_calls if call.id == block["id"])
-        if arguments in ("", "{}"):
-            return  # a call without arguments has no delta at all
-        yield Event("start", _delta(index, {"type": "input_json_delta", "partial_json": ""}))
-        for piece in pieces_of(arguments):
-            yield Event("piece", _delta(index, {"type": "input_json_delta", "partial_json": piece}))
+        yield from _arguments(index, next(call.arguments for call in reply.tool_calls if call.id == block["id"]))
+    elif kind in ("server_tool_use", "mcp_tool_use"):
+        yield from _arguments(index, encode(block.get("input", {})).decode())
+
+
+def _arguments(index: int, arguments: str) -> Iterator[Event]:
+    if arguments in ("", "{}"):
+        return  # a call without arguments has no delta at all
+    yield Event("start", _delta(index, {"type": "input_json_delta", "partial_json": ""}))
+    for piece in pieces_of(arguments):
+        yield Event("piece", _delta(index, {"type": "input_json_delta", "partial_json": piece}))
 
 
 def _usage(reply: Reply, output_tokens: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ tools temperature top_p top_k user_profile_id workspace_id betas anthropic_versi
 """
 _PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
 _MARKS_S = {"5m": 300.0, "1h": 3_600.0}
+_OWN = frozenset({"container_upload", "compaction", "fallback"})  # blocks that are of no tool, and go back as they came
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -168,9 +169,20 @@ class Reader:
                 prompt.add(f"[{kind}]", block)
             elif kind is None:
                 raise WireError(400, f"{where}.type: Field required")
-            elif not isinstance(kind, str) or "tool" not in kind:  # server tools come and go: those are let through
+            elif isinstance(kind, str) and ("tool" in kind or kind in _OWN):  # the provider's tools come and go
+                _check_own(where, block, blocks[:position])
+                prompt.add(json.dumps(block), block)
+            else:
                 raise WireError(400, f"{where}: Input tag '{kind}' found using 'type' does not match any of the tags")
         return texts
+
+
+def _check_own(where: str, block: Mapping[str, Any], before: list[dict[str, Any]]) -> None:
+    """A result of the provider's own tool follows the call that it is of."""
+    call = block.get("tool_use_id")
+    if call is not None and call not in [one.get("id") for one in before if str(one.get("type")).endswith("_tool_use")]:
+        message = f"unexpected `tool_use_id` found in `{block['type']}` blocks: {call}. Each must have a corresponding"
+        raise WireError(400, f"{where}: {message} `server_tool_use` block before it.")
 
 
 def _turn(message: Any, index: int, *, last: bool) -> tuple[str, list[dict[str, Any]]]:

@@ -131,6 +131,7 @@ class GeminiWire:
         """The parts in order. A signature stands on the first call, or on the text where there is none."""
         if reply.thinking and ask.thinking_shown:
             yield {"text": reply.thinking, "thought": True}
+        yield from (dict(part) for part in reply.server_tools)
         sealed = seal(reply.thinking, self._reader.seed) if reply.thinking is not None else None
         calls = [(call, args) for call in reply.tool_calls if (args := _arguments(call)) is not None]
         whole = reply.stop != "length"

@@ -28,6 +28,7 @@ modelConfig
 """
 _PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
 _CONFIG = frozenset(_CONFIG_TEXT.split())
+_HOSTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")  # of tools that the provider runs
 _UNDERSCORE = re.compile(r"(?<!^)_([a-z])")
 _LIFETIME_S = 600.0  # how long what was cached by itself is taken to live
 _UNSIGNED = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")  # documented ways around
@@ -128,6 +129,10 @@ class GeminiReader:
             text = json.dumps(answer["response"], ensure_ascii=False)
             prompt.add(f"{answer['name']}{text}")
             return text
+        for name in _HOSTED:
+            if name in part:
+                prompt.add(json.dumps(part[name]))
+                return ""
         for name in ("inlineData", "fileData"):
             if name in part:
                 kind = str(camel(part[name]).get("mimeType") or "")

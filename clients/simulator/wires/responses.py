@@ -101,6 +101,7 @@ class ResponsesWire(OpenAIWire):
             items.append(
                 {"id": f"rs_{_bare(reply)}", "type": "reasoning", "summary": summary, "encrypted_content": sealed}
             )
+        items += [dict(item) for item in reply.server_tools]
         content = _content(ask, reply)
         if content:
             items.append(

@@ -23,6 +23,11 @@ stream_options temperature text tool_choice tools top_logprobs top_p truncation 
 _PARAMETERS = frozenset(_PARAMETERS_TEXT.split())
 _ROLES = ("user", "assistant", "system", "developer")
 _LIFETIMES_S = {"30m": 1_800.0, "12h": 43_200.0}
+#: Items of tools that the provider runs itself, and answers to them: taken as they are.
+_HOSTED = frozenset({
+    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools",
+    "mcp_call", "mcp_approval_request", "mcp_approval_response", "computer_call", "computer_call_output", "compaction",
+})  # fmt: skip
 _LEAST_OUTPUT = 16
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -109,6 +114,8 @@ class ResponsesReader:
                 turn.append(_output(item, index, open_calls, prompt))
             elif kind == "reasoning":
                 self._reasoning(item, index, given, prompt)
+            elif kind in _HOSTED:
+                prompt.add(json.dumps(item))
             elif kind == "item_reference":
                 message = (
                     f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false."

@@ -18,15 +18,15 @@ Plain = tuple[Literal["start", "piece"], dict[str, Any]]
 def item_events(index: int, item: dict[str, Any], pieces: tuple[str, ...]) -> Iterator[Plain]:
     """`pieces` is the text as it is to be cut, if it is."""
     begun = {**item, "status": "in_progress"} if "status" in item else dict(item)
-    begun |= _EMPTY[item["type"]]
+    begun |= _EMPTY.get(item["type"], {})
     yield "start", {"type": "response.output_item.added", "output_index": index, "item": begun}
-    where = {"item_id": item["id"], "output_index": index}
+    where = {"item_id": item.get("id"), "output_index": index}
     if item["type"] == "reasoning":
         yield from _summary(where, item)
     elif item["type"] == "message":
         for position, part in enumerate(item["content"]):
             yield from _part(where | {"content_index": position}, part, pieces)
-    else:
+    elif item["type"] == "function_call":
         for piece in pieces_of(item["arguments"]):
             yield "piece", {"type": "response.function_call_arguments.delta", **where, "delta": piece}
         done = {"name": item["name"], "arguments": item["arguments"]}
