@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from interlock.admission import Admission, Cap, SpendGate, SystemClock
 from interlock.catalog import Catalog
 from interlock.catalog.pricing import parse_cap
 from interlock.credentials import Chain
+from interlock.errors import SpendCapExceededError
 
 from .desk import ModelDesk, Surroundings
 from .dispatcher import Dispatcher
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 
 #: The name of the cost cap of a whole Runtime.
 DEPLOYMENT = "deployment"
+
+
+def others_could_pay(error: BaseException | None) -> bool:
+    """Whether what stands in the way is what this Runtime has spent by now. A call that is more than its whole cap is
+    refused by every Runtime of that cap."""
+    if not isinstance(error, SpendCapExceededError) or error.name != DEPLOYMENT:
+        return False
+    return Decimal(error.ask) <= Decimal(error.cap)
 
 
 async def opened(settings: RuntimeSettings, credentials: Chain, ledger: Ledger | None) -> Dispatcher:

@@ -26,7 +26,7 @@ from .handle import JobHandle
 from .job import Job, job_name
 from .journal.opening import Opening
 from .ledger import in_this_loop, leave, open_ledger
-from .opened import DEPLOYMENT, opened
+from .opened import DEPLOYMENT, opened, others_could_pay
 from .pipeline_job import PipelineJob
 from .runs import Run, cap_of, check_run_id
 from .settings import RuntimeSettings
@@ -74,6 +74,10 @@ class Runtime:
         self._opening = True
         try:
             await self._enter(self.settings)
+            await asyncio.sleep(0)  # a cancellation that was delayed arrives here, and leaves nothing open
+        except BaseException:
+            await self._close(self._dispatcher)
+            raise
         finally:
             self._opening = False
         return self
@@ -115,6 +119,7 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         dispatcher = self._open()
+        dispatcher.check_loop()  # it cannot be closed from elsewhere, and must not be half closed
         try:
             if error is None:
                 await dispatcher.drain()
@@ -124,8 +129,14 @@ class Runtime:
             await uncancelled(dispatcher.cancel_all())
             raise
         finally:
+            await self._close(dispatcher)
+
+    async def _close(self, dispatcher: Dispatcher | None) -> None:
+        if dispatcher is None:
+            return
+        if self._dispatcher is dispatcher:
             self._dispatcher = None
-            await uncancelled(dispatcher.close(), arrives=True)
+        await uncancelled(dispatcher.close(), arrives=True)
 
     def _open(self) -> Dispatcher:
         if self._dispatcher is None:
@@ -237,7 +248,7 @@ class Runtime:
     def _take_up(self, job: PipelineJob[Any], run: RecordedRun) -> JobHandle[Any]:
         """Begin, or go on with, a run that was claimed from the queue."""
         head = run.head
-        opening = Opening(ambiguous=self.settings.ambiguous, claimed=run)
+        opening = Opening(ambiguous=self.settings.ambiguous, claimed=run, goes_back=others_could_pay)
         return self._submit(job, head.run_id, head.cost_cap, opening, head.priority, head.workflow or None)
 
     def submit(
@@ -400,7 +411,9 @@ class Runtime:
     def changed(self, account: str) -> None:
         """An account of one's own has got room by itself, outside of a job and before the instant it named: look
         whether somebody can go. ConfigurationError where none of that name is registered."""
-        self._open().changed(account)
+        dispatcher = self._open()
+        dispatcher.check_loop()
+        dispatcher.changed(account)
 
     async def calls(
         self, *, since: datetime | None = None, run_id: str | None = None, limit: int = 1000

@@ -2,6 +2,7 @@
 
     recorded as          Runtime.run(..., run_id=)          Runtime.resume(run_id)
     queued, running      goes on (recovery)                 goes on (recovery)
+      after a refusal    goes on, refusals are asked again  goes on, refusals are asked again
     cancelled            goes on (recovery)                 goes on (recovery)
     succeeded            its result, nothing is run         its result, nothing is run; from a step: goes on
     failed               its error, nothing is run          goes on, what failed is run again
@@ -9,11 +10,12 @@
       by the journal     goes on (recovery)                 goes on (recovery)
 
 By the journal: it was stopped for a mismatch, an ambiguous step, a lease that was lost, a store that failed. That says
-nothing of the run itself.
+nothing of the run itself. After a refusal: its worker put it back, for a cap of the worker's own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,16 +27,22 @@ from .replay import Mode, is_refusal
 _OF_THE_JOURNAL = frozenset((ReplayMismatchError.code, AmbiguousStepError.code, LeaseLostError.code, StoreError.code))
 
 
+def _is_its_own(error: BaseException | None) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
     """How a run is to be begun. `new`: its id is a random one. `resume`: somebody said so. `claimed`: it is this
-    process's already, taken from the queue with what is recorded of it."""
+    process's already, taken from the queue with what is recorded of it; it goes back there where it ends by an error of
+    which `goes_back` says that it is this process's and no other's."""
 
     new: bool = False
     resume: bool = False
     from_step: str | None = None
     ambiguous: Literal["resend", "fail"] = "resend"
     claimed: RecordedRun | None = None
+    goes_back: Callable[[BaseException | None], bool] = _is_its_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ def taking(found: RecordedRun, *, resume: bool, again: bool = False) -> Taking |
     if found.status is RunStatus.SUCCEEDED:
         return Taking(Mode.RECOVERY) if again else None
     if found.status is not RunStatus.FAILED:
-        return Taking(Mode.RECOVERY)
+        return Taking(Mode.ASKING_AGAIN if found.refused else Mode.RECOVERY)
     code = found.end.error_code if found.end is not None else None
     if code in _OF_THE_JOURNAL:
         return Taking(Mode.RECOVERY)

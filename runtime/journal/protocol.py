@@ -147,7 +147,8 @@ class RecordedStep:
 class RecordedRun:
     """A run as read back. `claim` is None where it was not taken: its status was none of those that were asked for.
     `fresh`: there was no such run, and now there is. `steps` by their id, in the order in which they were first
-    written. `spent` is what its calls have cost by currency, and `unpriced` how many of them have no known cost."""
+    written. `spent` is what its calls have cost by currency, and `unpriced` how many of them have no known cost.
+    `refused`: it has not ended, and was put back into the queue for a refusal of admission."""
 
     head: RunHead
     status: RunStatus
@@ -157,6 +158,7 @@ class RecordedRun:
     steps: Mapping[str, RecordedStep] = field(default_factory=dict)
     spent: Mapping[str, Decimal] = field(default_factory=dict)
     unpriced: int = 0
+    refused: bool = False
 
 
 class Journal(Protocol):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.errors import (
+    AdmissionError,
     AmbiguousStepError,
     ConfigurationError,
     InterlockError,
@@ -119,7 +120,8 @@ class RunJournal:
         over = found.status is RunStatus.SUCCEEDED and self._opening.from_step is None
         check_same(found.head, head, version=not over)
         if self._opening.claimed is not None:
-            return None, await self._taken(found, Taking(Mode.RECOVERY), frozenset())
+            mode = Mode.ASKING_AGAIN if found.refused else Mode.RECOVERY
+            return None, await self._taken(found, Taking(mode), frozenset())
         what = taking(found, resume=self._opening.resume, again=self._opening.from_step is not None)
         if what is None:
             return self._over(found), found
@@ -436,9 +438,8 @@ class RunJournal:
         if claim is None:
             return None
         error = outcome.error
-        if claimed is not None and isinstance(error, LeaseLostError):
-            # This process stops, which says nothing of the run: a worker that goes on has it next.
-            return self._journal.end(claim, RunEnd(status=RunStatus.QUEUED, ended_at=None))
+        if claimed is not None and (isinstance(error, LeaseLostError) or self._opening.goes_back(error)):
+            return self._journal.end(claim, self._back(claimed, error))
         end = RunEnd(
             status=RunStatus(str(state)),
             ended_at=self._keeping.wall(),
@@ -447,6 +448,16 @@ class RunJournal:
             error=None if error is None else self._keeping.redact(told(error)),
         )
         return self._journal.end(claim, end)
+
+    def _back(self, claimed: RecordedRun, error: BaseException | None) -> RunEnd:
+        """This process stops, or may spend no more, which says nothing of the run: a worker that goes on has it next.
+        That it was refused is kept until it ends: its refusals are asked again."""
+        code, told_ = None, None
+        if error is not None and not isinstance(error, LeaseLostError):
+            code, told_ = code_of(error), self._keeping.redact(told(error))
+        elif claimed.refused:
+            code = AdmissionError.code
+        return RunEnd(status=RunStatus.QUEUED, ended_at=None, error_code=code, error=told_)
 
     # When it must not go on.
 

@@ -14,6 +14,7 @@ from sqlalchemy import ARRAY, Text, bindparam, func, select, text
 from interlock.errors import RunHeldError
 
 from ..journal.protocol import Claim, RecordedRun, RecordedStep, RunEnd, RunHead, RunStatus, StepStatus
+from ..journal.replay import is_refusal
 from . import owners
 from .prepared import Prepared, insert_for, prepared_insert
 from .schema import calls, owners as owner_rows, runs, steps
@@ -137,12 +138,23 @@ def read_recorded(connection: Connection, run_id: str) -> RecordedRun | None:
 def recorded(connection: Connection, row: Row[Any], claim: Claim | None = None) -> RecordedRun:
     spent, unpriced = spent_by(connection, row.run_id)
     status = RunStatus(row.status)
-    end = None
-    if status not in (RunStatus.RUNNING, RunStatus.QUEUED):
+    end, refused = None, False
+    if status in (RunStatus.RUNNING, RunStatus.QUEUED):
+        refused = is_refusal(row.error_code)
+    else:
         end = RunEnd(status=status, ended_at=row.ended_at, value=row.value, error_code=row.error_code, error=row.error)
     head = RunHead(**{name: row._mapping[name] for name in _HEAD})
     steps_ = _steps(connection, row.run_id)
-    return RecordedRun(head=head, status=status, claim=claim, end=end, steps=steps_, spent=spent, unpriced=unpriced)
+    return RecordedRun(
+        head=head,
+        status=status,
+        claim=claim,
+        end=end,
+        steps=steps_,
+        spent=spent,
+        unpriced=unpriced,
+        refused=refused,
+    )
 
 
 def _steps(connection: Connection, run_id: str) -> dict[str, RecordedStep]:

@@ -27,7 +27,7 @@ from interlock.errors import ConfigurationError, InterlockError, LeaseLostError,
 from ..inside import dispatcher_of
 from ..journal.calling import NotHereError, pipeline_of
 from ..journal.protocol import RecordedRun
-from ..opened import DEPLOYMENT
+from ..opened import DEPLOYMENT, others_could_pay
 from ..store.queue import Lacking, Left
 from ..uncancelled import uncancelled
 from .waking import Waker
@@ -73,7 +73,8 @@ class Worker:
     `stuck`: runs that heed neither a request nor a cancellation, or whose end cannot be written because the store is
     away. They are still this process's when `serve` is over, and others have them once it has ended.
     `left`: what it left behind, where it ended because it could claim nothing more (`until_empty`). `capped`: the first
-    run that failed for the cap of the whole Runtime; with it the worker stops, and what others could pay for stays.
+    refusal by the cap of the whole Runtime; with it the worker stops. What others could pay for goes back to them, what
+    is more than the whole cap fails.
     """
 
     def __init__(self, runtime: Runtime, settings: WorkerSettings | None = None) -> None:
@@ -248,7 +249,9 @@ class Worker:
             return
         if isinstance(error, SpendCapExceededError) and error.name == DEPLOYMENT:
             self.capped = self.capped or error
-            self.stop()  # whatever it claimed would fail likewise
+            self.stop()  # whatever it claimed would be refused likewise
+            if others_could_pay(error):  # it went back
+                return
         self.done += error is None
         self.failed += error is not None
         if self.settings.ended is not None:

@@ -54,6 +54,16 @@ async def says(ctx: PipelineContext, text: str) -> str:
 
 
 @pipeline
+async def thinks_and_says(ctx: PipelineContext, text: str) -> str:
+    await ctx.run(LLMCall(f"Think of {text}", model=Grade.SMALL, max_output_tokens=64))
+    one, other = await ctx.gather(
+        LLMCall(f"Say {text}", model=Grade.SMALL, max_output_tokens=64),
+        LLMCall(f"Say it again: {text}", model=Grade.SMALL, max_output_tokens=64),
+    )
+    return f"{one.text}|{other.text}"
+
+
+@pipeline
 async def deaf(ctx: PipelineContext, seconds: float) -> str:
     """It heeds no cancel for so long."""
     loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ from worker.test_worker import CATALOG, ask, run_until_empty, settings, status
 
 from interlock import Runtime
 from interlock.clients.simulator import SimulatedProvider
-from interlock.errors import StoreError
+from interlock.errors import LeaseLostError, StoreError
 from interlock.runtime.store.queue import Left
 from interlock.runtime.worker import Worker, WorkerSettings
 
@@ -112,3 +112,32 @@ async def test_a_worker_that_has_spent_what_it_may_leaves_the_rest_to_others(tmp
             assert worker.capped is not None
         async with Runtime(settings(**place)) as rich:
             assert (await run_until_empty(rich)).done == 1
+
+
+async def test_what_is_under_way_when_a_worker_has_spent_what_it_may_goes_back_and_on_elsewhere(tmp_path: Path) -> None:
+    with SimulatedProvider().in_thread() as provider:
+        catalog = tmp_path / "catalog.yaml"
+        priced = CATALOG.format(url=provider.base_url, rpm=6_000).replace(
+            "limits:", "prices: {input: 1, output: 5}, limits:"
+        )
+        catalog.write_text(priced)
+        place = {"store": f"sqlite:///{tmp_path}/s.db", "catalog": catalog}
+        async with Runtime(settings(**place, cost_cap="0.0004")) as poor:
+            ids = [await poor.enqueue(work.thinks_and_says(str(number))) for number in range(4)]
+            worker = await run_until_empty(poor, concurrency=4)
+            assert (worker.failed, worker.capped is not None) == (0, True)
+            ends = {each: await status(poor, each) for each in ids}
+            back = [each for each in ids if ends[each] == "queued"]
+            assert set(ends.values()) <= {"queued", "succeeded"}
+            assert any(row.run_id in back and row.record.outcome == "ok" for row in await poor.calls())
+        async with Runtime(settings(**place)) as stopping:  # a life that ends before it has asked again
+            queue, _ = stopping._queue()
+            for run in await queue.claim(4, stopping._now()):
+                handle = stopping._take_up(work.thinks_and_says(run.head.run_id[-1]), run)
+                handle._execution.stop_for(LeaseLostError("its worker is stopping"))
+                await handle._execution.settled()
+        async with Runtime(settings(**place)) as rich:
+            assert (await run_until_empty(rich)).done == len(back)
+            assert {await status(rich, each) for each in ids} == {"succeeded"}
+            answered = [(row.run_id, row.step_id) for row in await rich.calls() if row.record.outcome == "ok"]
+        assert len(answered) == len(set(answered)) == 12  # what was answered and paid for is not paid again
