@@ -91,6 +91,7 @@ class Dispatcher:
         self.jitter = rng.random
         self.live = Live()
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
         self._context = Context()
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="interlock-job")
@@ -354,6 +355,7 @@ class Dispatcher:
         await self.drain()
 
     def pause(self, run: Run) -> None:
+        self.check_loop()
         if run.run_id is None:
             raise InterlockError("only a run can be paused: give the job a run_id, or make a pipeline of it")
         run.pausing.pause(self.live)
@@ -367,6 +369,12 @@ class Dispatcher:
             execution.stop_for(error)
 
     async def close(self) -> None:
+        """Once, however many ask for it; each of them waits for it."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         self._closed = True
         self.meters.close()
         self._threads.shutdown(wait=False, cancel_futures=True)

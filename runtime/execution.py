@@ -176,6 +176,7 @@ class Execution(Submitted[R]):
         self._dispatcher.pause(self.run)
 
     def unpause(self) -> None:
+        self._dispatcher.check_loop()
         self.run.pausing.unpause()
 
     # Running.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from interlock.admission import CountingGate
 from interlock.errors import InterlockError, JobCancelledError
 from interlock.runtime import LLMCall, Runtime, RuntimeSettings
+from interlock.runtime.journal import starting
+from interlock.runtime.uncancelled import uncancelled
 
 
 def store_threads() -> int:
@@ -56,6 +59,26 @@ async def test_cancelled_while_it_opens_it_leaves_no_store_open(settings: Any, t
     assert store_threads() == before
 
 
+async def test_a_cancellation_that_comes_last_while_it_opens_leaves_nothing_open(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `asyncio.wait_for(runtime.__aenter__(), ...)` does it: a task that was cancelled gives nobody a Runtime."""
+    before, runtime, keeping_of = store_threads(), Runtime(settings()), starting.keeping_of
+
+    async def cancelled_meanwhile(*given: Any) -> Any:
+        opening.cancel()
+        return await uncancelled(keeping_of(*given))
+
+    monkeypatch.setattr(starting, "keeping_of", cancelled_meanwhile)
+    opening = asyncio.create_task(runtime.__aenter__())
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert store_threads() == before
+    monkeypatch.undo()
+    async with runtime:
+        pass
+
+
 async def test_opened_twice_at_once_it_opens_once(settings: Any) -> None:
     runtime = Runtime(settings())
     first, second = await asyncio.gather(runtime.__aenter__(), runtime.__aenter__(), return_exceptions=True)
@@ -68,19 +91,54 @@ async def test_opened_twice_at_once_it_opens_once(settings: Any) -> None:
 
 async def test_a_handle_is_refused_in_another_thread(world: Any, runtime: Runtime, Step: Any) -> None:
     world.provider.script(Step(latency_s=100))
-    handle = runtime.submit(LLMCall("x"))
+    handle = runtime.submit(LLMCall("x"), run_id="r")
     await world.clock.settle()
 
     async def waits() -> None:
         await handle
 
-    for use in (lambda: asyncio.run(waits()), handle.cancel, lambda: runtime.submit(LLMCall("y"))):
+    uses: tuple[Callable[[], Any], ...] = (
+        lambda: asyncio.run(waits()),
+        handle.cancel,
+        handle.pause,
+        handle.unpause,
+        lambda: runtime.submit(LLMCall("y")),
+        lambda: runtime.changed("gpu"),
+        lambda: asyncio.run(runtime.__aexit__(None, None, None)),
+        lambda: asyncio.run(runtime.__aexit__(KeyError, KeyError(), None)),
+    )
+    for use in uses:
         with pytest.raises(InterlockError, match="another event loop"):
             await asyncio.to_thread(use)
+    assert (await world.until(runtime.run(LLMCall("z")))).text == "ok"  # it is as open as it was
     assert handle.cancel()
     with pytest.raises(JobCancelledError):
         await world.until(handle)
     assert await asyncio.to_thread(handle.cancel) is False  # over: there is nothing to touch
+
+
+async def test_closed_twice_at_once_it_closes_once(
+    world: Any, settings: Any, caplog: pytest.LogCaptureFixture, Step: Any
+) -> None:
+    runtime = await Runtime(settings()).__aenter__()
+    world.provider.script(Step(latency_s=1_000))
+    handle = runtime.submit(LLMCall("x"))
+    await world.run_until(lambda: world.provider.in_flight == 1)
+    assert runtime._dispatcher is not None
+    closed, close = [], runtime._dispatcher.book.close
+
+    async def closing() -> None:
+        closed.append(True)
+        await close()
+
+    runtime._dispatcher.book.close = closing  # type: ignore[method-assign]
+    ends = [runtime.__aexit__(None, None, None), runtime.__aexit__(KeyError, KeyError(), None)]
+    assert await world.until(asyncio.gather(*ends)) == [None, None]
+    assert closed == [True]
+    assert handle.done
+    async with runtime:  # and what is opened next is not what they close
+        pass
+    assert not caplog.records
 
 
 async def test_a_timeout_while_it_closes_is_a_timeout_and_hits_nobody_else(world: Any) -> None:
