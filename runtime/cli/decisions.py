@@ -29,7 +29,7 @@ from interlock.decisions.written import read_questions
 from interlock.errors import ConfigurationError
 
 from ..context import PipelineContext
-from ..decisions_eval.evaluation import Answers, QuestionReport, calibration_of, evaluate
+from ..decisions_eval.evaluation import Answers, QuestionReport, calibration_of, evaluate, fitted_and_kept
 from ..decisions_eval.kept import asked, check_kept
 from ..decisions_eval.labelled import Example, LabelledLines
 from ..decisions_eval.report import as_json, render
@@ -120,7 +120,8 @@ def eval_file(options: EvalOptions) -> int:
         check_same_input(options.input, options.output, checked.ids, results.done)
         _check_answers(options, arguments, results)
         code = _ask(options, arguments, checked, results, settings, configure)
-    _show(options, arguments, catalog, whole=code == 0)
+        answered = f"{len(results.done):,} of {checked.good:,} examples"
+    _show(options, arguments, catalog, whole=code == 0, answered=answered)
     return code
 
 
@@ -204,11 +205,11 @@ def _ask(
     return 0
 
 
-def _show(options: EvalOptions, arguments: LabelledArguments, catalog: Catalog, *, whole: bool) -> None:
+def _show(options: EvalOptions, arguments: LabelledArguments, catalog: Catalog, *, whole: bool, answered: str) -> None:
     """The figures of all that has been answered. A temperature is fitted only where all that was to be asked (--limit)
     was answered."""
-    answered = collect(options.input, options.output, arguments, catalog)
-    reports = evaluate(answered, precision=options.precision, fit=options.fit is not None and whole)
+    found = collect(options.input, options.output, arguments, catalog)
+    reports = evaluate(found, precision=options.precision, fit=options.fit is not None and whole)
     if not reports:
         print("Nothing has been answered, so there is nothing to measure.", file=sys.stderr)
         return
@@ -218,7 +219,7 @@ def _show(options: EvalOptions, arguments: LabelledArguments, catalog: Catalog, 
         screen().print(render(reports, precision=options.precision))
     _draw(options, reports)
     if options.fit is not None:
-        _fit(options.fit, reports, whole)
+        _fit(options.fit, reports, whole, answered)
 
 
 def _draw(options: EvalOptions, reports: tuple[QuestionReport, ...]) -> None:
@@ -232,16 +233,23 @@ def _draw(options: EvalOptions, reports: tuple[QuestionReport, ...]) -> None:
         write_page(reports, options.html)
 
 
-def _fit(file: Path, reports: tuple[QuestionReport, ...], whole: bool) -> None:
+def _fit(file: Path, reports: tuple[QuestionReport, ...], whole: bool, answered: str) -> None:
     if not whole:
-        print(f"No temperature was fitted and {file} is as it was: not all examples are answered.", file=sys.stderr)
+        print(
+            f"No temperature was fitted and {file} is as it was: not all that was to be asked is answered, but "
+            f"{answered}.",
+            file=sys.stderr,
+        )
         return
     known = Calibration.load(file) if file.exists() else Calibration()
     calibration = calibration_of(reports, known, datetime.now(UTC).date())
     calibration.save(file)
+    fitted, stay = fitted_and_kept(reports, known)
     print(
-        f"{len(calibration.fitted)} temperatures are in {file}: RuntimeSettings(models=ModelSettings(calibration="
-        f"{str(file)!r})) applies them.",
+        f"Fitted to the answers there are, {answered}: {', '.join(fitted)}."
+        + (f" Of what was fitted before there stay: {', '.join(stay)}." if stay else "")
+        + f" {file} has {len(calibration.fitted)}: RuntimeSettings(models=ModelSettings(calibration={str(file)!r}))"
+        " applies them.",
         file=sys.stderr,
     )
 

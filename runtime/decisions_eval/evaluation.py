@@ -200,3 +200,17 @@ def calibration_of(reports: Sequence[QuestionReport], known: Calibration, today:
             f"nothing was fitted: a question needs {FEWEST} examples with an answer, some of them right and some wrong"
         )
     return known.plus(fitted)
+
+
+def fitted_and_kept(reports: Sequence[QuestionReport], known: Calibration) -> tuple[list[str], list[str]]:
+    """The questions with a temperature that was fitted now, and those that keep the one they have: what was asked
+    anew gave them none."""
+    before = known.temperatures
+    fitted = [report.name for report in reports if report.temperature is not None]
+    kept = [
+        f"{report.name} (T = {before[key]:g})"
+        for report in reports
+        if report.temperature is None
+        and (key := (report.model, report.wire_model_id, fingerprint(report.question))) in before
+    ]
+    return fitted, kept

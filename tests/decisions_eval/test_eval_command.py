@@ -202,7 +202,7 @@ def test_ctrl_c_keeps_what_was_answered_and_fits_nothing(desk: Desk, presses: in
     result = desk.call("--fit", "fitted.json", "--concurrency", "1")
     assert result.exit_code == 130
     assert "Stopped by Ctrl-C" in result.stderr
-    assert "fitted.json is as it was" in result.stderr
+    assert "fitted.json is as it was: not all that was to be asked is answered, but " in result.stderr
     assert not (desk.path / "fitted.json").exists()
     kept = len(desk.answers())
     assert 5 <= kept < 30
@@ -223,6 +223,33 @@ def test_what_is_not_whole_is_measured_and_nothing_is_fitted_to_it(desk: Desk) -
     assert "no line has the id 't20'" in result.stderr
     desk.labelled(25)
     assert "fitted" in desk.figures("--resume", "--limit", "1", "--fit", "fitted.json")["team"]
+
+
+def test_what_a_part_of_the_examples_was_fitted_to_is_said(desk: Desk) -> None:
+    desk.labelled(60)
+    first = desk.call("--limit", "24", "--fit", "fitted.json")
+    assert first.exit_code == 0
+    assert "Fitted to the answers there are, 24 of 60 examples: team, urgent. fitted.json has 2:" in first.stderr
+    whole = desk.call("--resume", "--limit", "16", "--fit", "fitted.json")
+    assert "40 of 60 examples: team, urgent. fitted.json has 2:" in whole.stderr
+    assert [each.examples for each in Calibration.load("fitted.json").fitted] == [40, 40]
+    assert desk.provider.count == 40
+
+
+def test_a_temperature_that_stays_from_before_is_told_apart(desk: Desk) -> None:
+    """Of what was fitted before, one question now has examples that no temperature is best for."""
+    desk.labelled(40)
+    assert desk.call("--fit", "fitted.json").exit_code == 0
+    known = {each.question: each.temperature for each in Calibration.load("fitted.json").fitted}
+    lines = [json.loads(line) for line in (desk.path / "labelled.jsonl").read_text().splitlines()]
+    for line in lines:
+        number = int(line["id"][1:])
+        line["labels"]["urgent"] = (number % 2 == 0) != (number % 4 == 0)  # as it is answered: all is right
+    desk.write("labelled.jsonl", *lines)
+    result = desk.call("--resume", "--fit", "fitted.json")
+    stays = f"Of what was fitted before there stay: urgent (T = {known['urgent']:g})."
+    assert f"40 of 40 examples: team. {stays} fitted.json has 2:" in result.stderr
+    assert desk.provider.count == 40
 
 
 def test_a_cap_stops_and_says_how_to_go_on(desk: Desk) -> None:
