@@ -106,6 +106,6 @@ $(VENV)/.aimock: Makefile $(VENV)/.third-party
 $(VENV)/.local-model: pyproject.toml tests/local_model/constraints.txt $(VENV)/.pip
 	@echo "Setting up $(VENV)/local-model: compiling llama.cpp takes about 15 minutes ..."
 	@$(PY) -m venv --without-pip --clear $(VENV)/local-model
-	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(PY) -m pip --python $(VENV)/local-model/bin/python install --quiet --disable-pip-version-check \
-	  -c tests/local_model/constraints.txt --group local-model
+	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(PY) -m pip --python $(VENV)/local-model/bin/python install \
+	  --quiet --disable-pip-version-check -c tests/local_model/constraints.txt --group local-model
 	@touch $@
