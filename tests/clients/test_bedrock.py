@@ -32,6 +32,8 @@ from interlock.errors import (
     TransientUpstreamError,
 )
 
+from .conftest import asked
+
 ALL = ("anthropic-bedrock", "anthropic-bedrock-mantle", "bedrock-converse")
 
 
@@ -133,9 +135,10 @@ POLICY = DataPolicy(mantle_strict_project=STRICT, mantle_lax_project=LAX)
     ("policy", "sharing", "project"),
     [(POLICY, False, STRICT), (POLICY, True, LAX), (DataPolicy(), False, None), (DataPolicy(), True, None)],
 )
-async def test_mantle_names_the_project_by_data_retention(aws, bench, policy, sharing, project) -> None:
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_mantle_names_the_project_by_data_retention(aws, bench, policy, sharing, project, streamed) -> None:
     client, _ = aws("anthropic-bedrock-mantle", policy=policy, data_sharing_only=sharing)
-    await client.single_response("hello")
+    await asked(client, "hello", streamed=streamed)
     assert bench.provider.requests[-1].headers.get("anthropic-workspace-id") == project
 
 

@@ -79,6 +79,7 @@ TABLE = [
     (429, "slow down", RateLimitedError),
     (503, openai_body("slow_down"), RateLimitedError),
     (429, openai_body("ramp_limit_exceeded"), RateLimitedError),
+    (429, openai_body(None, "The tokens in your context window per minute are used up"), RateLimitedError),
     (None, anthropic_body("rate_limit_error"), RateLimitedError),
     # overloaded before 5xx
     (529, None, OverloadedError),
@@ -91,6 +92,8 @@ TABLE = [
     (424, None, TransientUpstreamError),
     (500, "<html>", TransientUpstreamError),
     (502, None, TransientUpstreamError),
+    (500, openai_body(None, "The maximum context length could not be read"), TransientUpstreamError),
+    (503, openai_body(None, "Cannot tell whether you exceeded your current quota"), TransientUpstreamError),
     (504, {}, TransientUpstreamError),
     (None, {"error": {"message": "odd"}}, TransientUpstreamError),
     (200, anthropic_body("api_error"), TransientUpstreamError),
@@ -111,6 +114,7 @@ TABLE = [
     (400, openai_body(None, "This model's maximum context length is 8192 tokens"), ContextWindowExceededError),
     (400, {"message": "Input is too long for requested model."}, ContextWindowExceededError),
     (413, anthropic_body("request_too_large", "Request exceeds the maximum size"), InvalidRequestError),
+    (413, openai_body(None, "This model's maximum context length is 8192 tokens"), ContextWindowExceededError),
     # keys
     (401, None, CredentialError),
     (403, None, CredentialError),
@@ -239,6 +243,8 @@ def test_b60_exception_pickling(status, body, class_):
         (429, openai_body(None, "Limit of tokens per day reached (TPD)"), True),
         (429, openai_body("insufficient_quota"), False),
         (402, {}, False),
+        (402, {"message": "Your requests per day are not paid for."}, False),
+        (429, openai_body("insufficient_quota", "Pay, or wait: tokens per day are used up."), False),
     ],
 )
 def test_a_quota_of_the_day_says_so_and_money_does_not(status: int, body: object, per_day: bool) -> None:
@@ -246,3 +252,16 @@ def test_a_quota_of_the_day_says_so_and_money_does_not(status: int, body: object
     error = upstream_error(refusal, model="m", provider="p", credential=None, now=datetime(2026, 11, 30, tzinfo=UTC))
     assert isinstance(error, QuotaExhaustedError)
     assert error.per_day is per_day
+
+
+def test_aws_may_put_an_address_behind_the_word_in_its_header() -> None:
+    words = {
+        "ThrottlingException": RateLimitedError,
+        "ServiceUnavailableException": TransientUpstreamError,
+        "ExpiredTokenException": CredentialError,
+    }
+    for word, class_ in words.items():
+        headers = {"x-amzn-errortype": f"{word}:http://internal.amazon.com/coral/com.amazon.coral.service/"}
+        refusal = read_refusal(503 if word.startswith("Service") else 400, {"message": "No."}, headers)
+        assert error_class(refusal) is class_
+        assert refusal.words == {word.lower()}

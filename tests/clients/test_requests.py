@@ -129,6 +129,11 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "thinking": ("Think.", {}, {"thinking": Thinking(mode="budget"), "depth": Depth.STANDARD}),
     "effort": ("Think.", {}, {"thinking": Thinking(mode="effort"), "depth": Depth.THOROUGH}),
     "no-thinking": ("Answer.", {}, {"thinking": Thinking(mode="adaptive")}),
+    "effort-and-native": (
+        "Review it.",
+        {"response_model": Review},
+        {"structured": "native", "thinking": Thinking(mode="effort"), "depth": Depth.THOROUGH},
+    ),
     "thinking-and-a-tool": (
         "Review it.",
         {"response_model": Review},
@@ -266,6 +271,14 @@ async def test_a_document_by_url_is_refused_where_the_wire_has_no_place_for_it(b
         await client.single_response(Conversation.of([DocumentBlock(url="https://example.test/a.pdf", name="a.pdf")]))
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "text/markdown", "text/csv"])
+async def test_a_document_of_text_goes_as_text(bench, anthropic, kind):
+    client, _ = bench.client(anthropic)
+    await client.single_response(Conversation.of([TextBlock("Read."), DocumentBlock(data=b"a,b", media_type=kind)]))
+    source = bench.sent["messages"][0]["content"][1]["source"]
+    assert source == {"type": "text", "media_type": "text/plain", "data": "a,b"}
+
+
 async def test_a_document_that_is_no_text_is_refused(bench, anthropic):
     client, _ = bench.client(anthropic)
     with pytest.raises(InvalidRequestError, match="not UTF-8"):
@@ -331,6 +344,50 @@ async def test_a_call_clearly_larger_than_declared_asks_for_what_it_is(bench, wi
     client, seat = bench.client(wire, input_tokens=40, estimator=TokenEstimator())
     await client.single_response(text)
     assert seat.permits[0].input_tokens == (reserved or input_tokens("the-model", text, estimator=TokenEstimator()))
+
+
+async def test_a_call_a_little_larger_than_declared_is_the_declared_one(bench, anthropic):
+    """An estimate is no measurement: up to a tenth and 32 tokens more."""
+    measured = input_tokens("the-model", "word " * 500, estimator=TokenEstimator())
+    least = int((measured - 32) / 1.1) + 1
+    for declared, reserved in ((least, None), (least - 2, measured)):
+        client, seat = bench.client(anthropic, input_tokens=declared, estimator=TokenEstimator())
+        await client.single_response("word " * 500)
+        assert seat.permits[0].input_tokens == (reserved or declared)
+
+
+async def test_the_estimate_learns_by_what_was_measured_and_not_by_what_was_declared(bench, wire):
+    estimator = TokenEstimator()
+    client, _ = bench.client(wire, input_tokens=9_000, estimator=estimator)
+    bench.script(Step.answer("Fine.", input_tokens=2_000))
+    await client.single_response("word " * 500)
+    assert estimator.factor("the-model") > 1
+
+
+async def test_what_the_cache_gave_was_input_too(bench, anthropic):
+    estimator = TokenEstimator()
+    client, _ = bench.client(anthropic, estimator=estimator)
+    usage = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 1_000,
+        "cache_creation_input_tokens": 995,
+        "output_tokens": 2,
+    }
+    body = {"type": "message", "model": "m", "content": [{"type": "text", "text": "Fine."}], "stop_reason": "end_turn"}
+    bench.script(Step.body({**body, "usage": usage}))
+    await client.single_response("word " * 500)
+    assert estimator.factor("the-model") > 1
+
+
+async def test_nothing_is_learnt_from_an_estimate_of_our_own(bench, openai):
+    """A server that reports no usage: what is recorded is what was declared."""
+    estimator = TokenEstimator()
+    client, _ = bench.client(openai, input_tokens=9_000, estimator=estimator)
+    body = {"model": "m", "choices": [{"index": 0, "message": {"content": "Fine."}, "finish_reason": "stop"}]}
+    bench.script(Step.body(body))
+    response = await client.single_response("Hello.")
+    assert response.usage.estimated
+    assert estimator.factor("the-model") == 1
 
 
 async def test_the_estimate_learns_from_what_is_reported(bench, wire):
