@@ -179,8 +179,12 @@ class AbstractLLMClient(ABC):
 
     def with_options(self, wire: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """The body with `provider_options` over it: each stands instead of what was there, whole. Only `tools` join the
-        call's own afterwards (`joined_tools`)."""
+        call's own afterwards (`with_tools`)."""
         return {**wire, **options}
+
+    def with_tools(self, wire: dict[str, Any], own: Sequence[Any], given: Any) -> dict[str, Any]:
+        """The body with the call's own tools, as they were encoded, beside those that `provider_options` gives."""
+        return {**wire, "tools": joined_tools(own, given, model=self.entry.id)} if own else wire
 
     def ready(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Make ready to send: read the credential, build the SDK's client. Called before every call's permit is drawn,
@@ -238,8 +242,8 @@ class AbstractLLMClient(ABC):
         )  # fmt: skip
         written = self.encode(ask)
         wire = self.with_options(self.with_options(written, entry.provider_options), chosen.provider_options)
-        if given is not None and "tools" in written:
-            wire["tools"] = joined_tools(written["tools"], given, model=entry.id)
+        if given is not None:
+            wire = self.with_tools(wire, written.get("tools", ()), given)
         body = self._as_json(wire, asked)
         measured, declared = self._measured(binding, asked, chosen, response_model)
         return Call(

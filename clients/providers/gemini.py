@@ -101,6 +101,10 @@ def _server_tool(block: ServerToolBlock) -> dict[str, Any]:
     return dict(block.payload)
 
 
+def is_function(tool: Any) -> bool:
+    return isinstance(tool, Mapping) and ("functionDeclarations" in tool or "function_declarations" in tool)
+
+
 def _signed(part: dict[str, Any], signature: str | None) -> dict[str, Any]:
     return part if signature is None else {**part, "thoughtSignature": signature}
 
@@ -159,6 +163,18 @@ class GeminiClient(SdkChatClient):
             raise refused("provider_options sets generationConfig to something that is no object", model=self.entry.id)
         refuse_reserved((inner,), RESERVED_SETTINGS)
         return {**wire, **options, "generationConfig": {**wire["generationConfig"], **inner}}
+
+    def with_tools(self, wire: dict[str, Any], own: Sequence[Any], given: Any) -> dict[str, Any]:
+        """Beside functions the Gemini API runs tools of its own only where it may tell of them, and then it chooses
+        freely by itself: the word for that is refused. Vertex AI knows no such setting."""
+        wire = super().with_tools(wire, own, given)
+        functions = {is_function(tool) for tool in wire["tools"]} if isinstance(wire["tools"], (list, tuple)) else set()
+        if self.on_vertex or functions != {True, False}:
+            return wire
+        config = {"includeServerSideToolInvocations": True, **wire.get("toolConfig", {})}
+        if config.get("functionCallingConfig") == {"mode": _MODES["auto"]}:
+            del config["functionCallingConfig"]
+        return {**wire, "toolConfig": config}
 
     def _contents(self, conversation: Conversation) -> list[dict[str, Any]]:
         contents, names = [], dict[str, str]()

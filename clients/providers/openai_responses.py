@@ -4,7 +4,7 @@ the encrypted items that it gave."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..abstract import AbstractLLMClient
@@ -129,6 +129,13 @@ class OpenAIResponsesClient(OpenAISdkClient):
         _settle_marks(wire, ask)
         add_cache_key(wire, ask)
         return wire
+
+    def with_options(self, wire: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """What is to be included joins what stands there: reasoning could not go back without it."""
+        asked, there = options.get("include"), wire.get("include", [])
+        if isinstance(asked, (list, tuple)):
+            options = {**options, "include": [*there, *(each for each in asked if each not in there)]}
+        return super().with_options(wire, options)
 
     def _items(self, message: Message) -> list[dict[str, Any]]:
         """A turn's blocks in their order: calls, results, reasoning and what the provider's own tools did are items of

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
+from interlock.catalog.entry import Thinking
 from interlock.catalog.tokens import TokenEstimator
 from interlock.clients.conversation import Conversation
 from interlock.clients.options import CallOptions
@@ -85,6 +86,40 @@ async def test_tools_that_are_no_list_are_refused_by_name(bench, anthropic, give
     with pytest.raises(InvalidRequestError, match="tools in provider_options must be a list") as caught:
         await client.single_response("Look.", options=CallOptions(tools=(LOOK,), provider_options={"tools": given}))
     assert (caught.value.sent, bench.provider.count, seat.permits) == (False, 0, [])
+
+
+@pytest.mark.parametrize(("chosen", "calling"), [
+    (None, {}), ("auto", {}), ("any", {"functionCallingConfig": {"mode": "ANY"}}),
+])  # fmt: skip
+async def test_gemini_may_tell_of_its_tools_beside_functions(bench, wires, chosen, calling):
+    client, _ = bench.client(wires["gemini"])
+    given = {"tools": [OFFERED["gemini"]]}
+    bench.provider.always(Step.answer("Four."))
+    await client.single_response(
+        "Look.", options=CallOptions(tools=(LOOK,), tool_choice=chosen, provider_options=given)
+    )
+    assert bench.sent["toolConfig"] == {"includeServerSideToolInvocations": True, **calling}
+    both = {"tools": [OFFERED["gemini"], {"functionDeclarations": [{"name": "look"}]}]}
+    await client.single_response("Look.", options=CallOptions(provider_options=both))
+    assert bench.sent["toolConfig"] == {"includeServerSideToolInvocations": True}
+    for options in (CallOptions(tools=(LOOK,)), CallOptions(provider_options=given)):
+        await client.single_response("Look.", options=options)
+        assert "toolConfig" not in bench.sent
+
+    vertex, _ = bench.client(wires["vertex"])
+    await vertex.single_response("Look.", options=CallOptions(tools=(LOOK,), provider_options=given))
+    assert "toolConfig" not in bench.sent, "Vertex AI knows no such setting"
+
+
+async def test_what_is_to_be_included_joins_what_reasoning_needs(bench, responses):
+    client, _ = bench.client(responses, thinking=Thinking(mode="effort"))
+    sources, sealed = "web_search_call.action.sources", "reasoning.encrypted_content"
+    for given in ([sources], (sealed, sources)):
+        await client.single_response("Look.", options=CallOptions(provider_options={"include": given}))
+        assert bench.sent["include"] == [sealed, sources]
+    plain, _ = bench.client(responses)
+    await plain.single_response("Look.", options=CallOptions(provider_options={"include": [sources]}))
+    assert bench.sent["include"] == [sources]
 
 
 class Review(BaseModel):

@@ -51,6 +51,8 @@ class GeminiReader:
             raise WireError(403, "CachedContent not found (or permission denied)")
         prompt = Prompt()
         tools = _tools(body.get("tools") or [], prompt)
+        if "/publishers/" not in target.path:
+            _check_mixed(body.get("tools") or [], camel(body.get("toolConfig")))
         system = _instruction(body.get("systemInstruction"), prompt)
         thinking_tokens, shown = _thinking(config)
         text = self._contents(body.get("contents"), prompt, thinks=thinking_tokens > 0)
@@ -198,6 +200,18 @@ def _tools(given: list[Any], prompt: Prompt) -> tuple[AskedTool, ...]:
             tools.append(AskedTool(name=function["name"], schema=schema, description=function.get("description") or ""))
             prompt.add(json.dumps(function))
     return tuple(tools)
+
+
+def _check_mixed(tools: list[Any], config: Mapping[str, Any]) -> None:
+    """Functions stand beside the provider's own tools only where it may tell what those did."""
+    functions = {"functionDeclarations" in camel(tool) for tool in tools}
+    if functions != {True, False}:
+        return
+    if not config.get("includeServerSideToolInvocations"):
+        message = "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function"
+        raise WireError(400, f"{message} calling.")
+    if str(camel(config.get("functionCallingConfig")).get("mode")).upper() == "AUTO":
+        raise WireError(400, "Function calling mode AUTO is not supported with server side tool invocations.")
 
 
 def _forced(config: Mapping[str, Any], tools: tuple[AskedTool, ...]) -> AskedTool | None:
