@@ -2,7 +2,8 @@
 
 A collection holds vectors of one model, each with its document. What a store must be able to do is below; how a whole
 collection changes to another model without a moment in which something is missing, too: the new vectors grow beside the
-old ones (`begin_anew`, `outdated`, `add(..., anew=True)`), which are found until the last one is there (`switch`).
+old ones (`begin_replacement`, `outdated`, `add(..., replacement=True)`), which are found until the last one is there
+(`switch`).
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="Collection")
 
 
-class NothingAnewError(StoreError):
-    """Vectors were to be stored beside the old ones, and nothing is being made anew, or no longer: another process may
-    have put the new ones in their place."""
+class NoReplacementError(StoreError):
+    """Vectors were to be stored beside the old ones, and no replacement is under way, or none any longer: another
+    process may have put the new ones in their place."""
 
-    code = "nothing_anew"
+    code = "no_replacement"
 
     def __init__(self, place: str, name: str) -> None:
-        super().__init__(f"nothing of the collection {name} of {place} is being embedded anew")
+        super().__init__(f"no replacement of the collection {name} of {place} is under way")
 
 
 class Collection(ABC):
@@ -58,12 +59,12 @@ class Collection(ABC):
         vectors: NDArray[Any],
         *,
         model: ModelEntry | VectorModel | str,
-        anew: bool = False,
+        replacement: bool = False,
     ) -> None:
         """Store documents with their vectors [n, width]; one that is there under the same id is replaced.
 
-        The first call decides on the collection's model and width; another's are CollectionModelError. `anew`: into
-        what `begin_anew` began; NothingAnewError where that is no longer there.
+        The first call decides on the collection's model and width; another's are CollectionModelError. With
+        `replacement` into what `begin_replacement` began; NoReplacementError where that is no longer there.
         """
 
     @abstractmethod
@@ -87,17 +88,17 @@ class Collection(ABC):
         `model` is what embedded the question: another one than the documents' is CollectionModelError.
         """
 
-    async def index(self, *, anew: bool = False) -> None:
+    async def index(self, *, replacement: bool = False) -> None:
         """After much was stored: make searching quick, where the store has an index of its own."""
         return
 
     @abstractmethod
-    async def begin_anew(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
+    async def begin_replacement(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
         """Begin to make all vectors with this model, or go on with that. An unfinished one of another is dropped."""
 
     @abstractmethod
     async def outdated(self, *, after: str = "", limit: int = 1_000) -> tuple[Document, ...]:
-        """Stored documents that what `begin_anew` began lacks or has with another text, by id, from behind `after`."""
+        """Stored documents that the replacement lacks or has with another text, by id, from behind `after`."""
 
     @abstractmethod
     async def switch(self) -> int:

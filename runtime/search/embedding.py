@@ -16,7 +16,7 @@ from interlock.errors import ModelResolutionError, StoreError
 
 from ..corpus import embed_corpus
 from ..inside import dispatcher_of
-from .collection import Collection, NothingAnewError
+from .collection import Collection, NoReplacementError
 from .documents import CollectionInfo, Document, Hit, VectorModel, command_again, fields_text, require_same
 
 if TYPE_CHECKING:
@@ -127,12 +127,14 @@ async def embed_again(
     """
     totals = EmbedTotals()
     entry, width = embedding_entry(runtime, model), runtime.catalog.embedding_width
-    await collection.begin_anew(model=entry, width=width)
+    await collection.begin_replacement(model=entry, width=width)
     while True:
         outdated = _until(stopping, _outdated(collection))
         try:
-            await _embed(runtime, collection, outdated, model, totals, progress, known=False, anew=True, **options)
-        except NothingAnewError:
+            await _embed(
+                runtime, collection, outdated, model, totals, progress, known=False, replacement=True, **options
+            )
+        except NoReplacementError:
             if not await _is_done(collection, entry, width):
                 raise
             return totals  # by another process, which was asked for the same
@@ -144,7 +146,7 @@ async def embed_again(
                 "another model, and go on with the same command"
             )
         if not stopping():
-            await collection.index(anew=True)
+            await collection.index(replacement=True)
         totals.left = await collection.switch()
         if not totals.left or stopping():
             return totals
@@ -218,7 +220,7 @@ async def _embed(
     progress: Callable[[EmbedTotals], None] | None,
     *,
     known: bool,
-    anew: bool = False,
+    replacement: bool = False,
     **options: Any,
 ) -> None:
     async def stored(pairs: Sequence[tuple[_Held, str]]) -> frozenset[_Held]:
@@ -233,7 +235,7 @@ async def _embed(
             if batch.response is not None:
                 served = runtime.catalog.entries.get(batch.response.model, batch.response.model)
                 whole = [held.document for held in batch.ids]
-                await collection.add(whole, batch.vectors, model=served, anew=anew)
+                await collection.add(whole, batch.vectors, model=served, replacement=replacement)
             totals._add(batch)
             if progress is not None:
                 progress(totals)

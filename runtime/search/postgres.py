@@ -14,7 +14,7 @@ from interlock.errors import ConfigurationError, InterlockError, StoreError
 
 from ..uncancelled import uncancelled
 from . import postgres_tables as tables
-from .collection import Collection, NothingAnewError
+from .collection import Collection, NoReplacementError
 from .documents import (
     CollectionInfo,
     Document,
@@ -96,7 +96,7 @@ class PostgresCollection(Collection):
         vectors: NDArray[Any],
         *,
         model: ModelEntry | VectorModel | str,
-        anew: bool = False,
+        replacement: bool = False,
     ) -> None:
         rows, given = rows_of(documents, vectors), VectorModel.of(model)
         if not rows:
@@ -104,13 +104,13 @@ class PostgresCollection(Collection):
         width = len(rows[0].vector)
         while True:
             async with self._transaction() as connection:
-                into = await tables.generation(connection, self.name, anew=anew)
+                into = await tables.generation(connection, self.name, replacement=replacement)
                 if into is not None:
                     require_same(self.place, self.name, (into.model, into.width), (given, width))
                     await tables.replace(connection, into, rows)
                     return
-            if anew:
-                raise NothingAnewError(self.place, self.name)
+            if replacement:
+                raise NoReplacementError(self.place, self.name)
             async with self._alone() as connection:
                 if await tables.generation(connection, self.name) is None:
                     await tables.create(connection, self.name, given, width)
@@ -179,10 +179,10 @@ class PostgresCollection(Collection):
         return hits_of(found, question, wanted)
 
     @until_it_is_back
-    async def index(self, *, anew: bool = False) -> None:
+    async def index(self, *, replacement: bool = False) -> None:
         async with self._connection() as connection:
             # One that builds is enough; the lock is the session's, for an index is built outside a transaction.
-            now = await tables.generation(connection, self.name, anew=anew)
+            now = await tables.generation(connection, self.name, replacement=replacement)
             if now is None or not await connection.fetchval("SELECT pg_try_advisory_lock($1, 1)", now.number):
                 return
             try:
@@ -191,17 +191,17 @@ class PostgresCollection(Collection):
                 await connection.execute("SELECT pg_advisory_unlock($1, 1)", now.number)
 
     @until_it_is_back
-    async def begin_anew(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
+    async def begin_replacement(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
         given = VectorModel.of(model)
         async with self._alone() as connection:
             if await tables.generation(connection, self.name) is None:
                 raise StoreError(f"{self.place} has no collection {self.name} that could be embedded again")
-            begun = await tables.generation(connection, self.name, anew=True)
+            begun = await tables.generation(connection, self.name, replacement=True)
             if begun is not None and (begun.model.identity, begun.width) == (given.identity, width):
                 return
             if begun is not None:
                 await tables.drop(connection, begun)
-            await tables.create(connection, self.name, given, width, anew=True)
+            await tables.create(connection, self.name, given, width, replacement=True)
 
     @until_it_is_back
     async def outdated(self, *, after: str = "", limit: int = 1_000) -> tuple[Document, ...]:

@@ -1,6 +1,6 @@
 """The tables of a collection in Postgres, and the statements on them. Whoever calls has begun the transaction.
 
-interlock_collections    one row a generation: the one that is found, and perhaps one that is made anew beside it
+interlock_collections    one row a generation: the one that is found, and perhaps its replacement, which is being made
 interlock_documents_N    id, text, its digest, fields, and the vector in a column of that width
 """
 
@@ -24,11 +24,11 @@ _REGISTRY = """
 CREATE TABLE IF NOT EXISTS interlock_collections (
     number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name TEXT NOT NULL,
-    anew BOOLEAN NOT NULL,
+    replacement BOOLEAN NOT NULL,
     model TEXT NOT NULL,
     entry TEXT NOT NULL,
     width INTEGER NOT NULL,
-    UNIQUE (name, anew)
+    UNIQUE (name, replacement)
 )
 """
 
@@ -77,9 +77,11 @@ async def prepare(connection: Any) -> None:
         await connection.execute(_REGISTRY)
 
 
-async def generation(connection: Any, name: str, *, anew: bool = False) -> Generation | None:
+async def generation(connection: Any, name: str, *, replacement: bool = False) -> Generation | None:
     row = await connection.fetchrow(
-        "SELECT number, model, entry, width FROM interlock_collections WHERE name = $1 AND anew = $2", name, anew
+        "SELECT number, model, entry, width FROM interlock_collections WHERE name = $1 AND replacement = $2",
+        name,
+        replacement,
     )
     if row is None:
         return None
@@ -87,22 +89,24 @@ async def generation(connection: Any, name: str, *, anew: bool = False) -> Gener
 
 
 async def both(connection: Any, name: str) -> tuple[Generation, Generation] | None:
-    """The generation that is found, and the one that is made anew."""
-    now, new = await generation(connection, name), await generation(connection, name, anew=True)
+    """The generation that is found, and its replacement."""
+    now, new = await generation(connection, name), await generation(connection, name, replacement=True)
     return None if now is None or new is None else (now, new)
 
 
-async def create(connection: Any, name: str, model: VectorModel, width: int, *, anew: bool = False) -> Generation:
+async def create(
+    connection: Any, name: str, model: VectorModel, width: int, *, replacement: bool = False
+) -> Generation:
     """Whoever calls holds LOCK."""
     await connection.execute(
-        "INSERT INTO interlock_collections (name, anew, model, entry, width) VALUES ($1, $2, $3, $4, $5)",
+        "INSERT INTO interlock_collections (name, replacement, model, entry, width) VALUES ($1, $2, $3, $4, $5)",
         name,
-        anew,
+        replacement,
         model.identity,
         model.entry,
         width,
     )
-    made = await generation(connection, name, anew=anew)
+    made = await generation(connection, name, replacement=replacement)
     assert made is not None
     await connection.execute(
         f'CREATE TABLE {made.documents} (id TEXT COLLATE "C" PRIMARY KEY, digest BYTEA NOT NULL, text TEXT NOT NULL,'
@@ -171,7 +175,7 @@ async def switch(connection: Any, old: Generation, new: Generation) -> int:
         " WHERE o.id = n.id AND o.fields::text <> n.fields::text"
     )
     await drop(connection, old)
-    await connection.execute("UPDATE interlock_collections SET anew = FALSE WHERE number = $1", new.number)
+    await connection.execute("UPDATE interlock_collections SET replacement = FALSE WHERE number = $1", new.number)
     return 0
 
 

@@ -23,7 +23,7 @@ from interlock.errors import StoreError
 
 from ..uncancelled import uncancelled
 from . import sqlite_tables as tables
-from .collection import Collection, NothingAnewError
+from .collection import Collection, NoReplacementError
 from .documents import (
     CollectionInfo,
     Document,
@@ -98,11 +98,11 @@ class SqliteCollection(Collection):
         vectors: NDArray[Any],
         *,
         model: ModelEntry | VectorModel | str,
-        anew: bool = False,
+        replacement: bool = False,
     ) -> None:
         rows = rows_of(documents, vectors)
         if rows:
-            await self._run(partial(self._add, rows, VectorModel.of(model), anew))
+            await self._run(partial(self._add, rows, VectorModel.of(model), replacement))
 
     async def unchanged(self, documents: Sequence[Document]) -> frozenset[str]:
         return await self._run(partial(self._unchanged, documents))
@@ -121,8 +121,8 @@ class SqliteCollection(Collection):
         wanted = None if model is None else VectorModel.of(model)
         return await self._run(partial(self._search, question, require_k(k), wanted))
 
-    async def begin_anew(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
-        await self._run(partial(self._begin_anew, VectorModel.of(model), width))
+    async def begin_replacement(self, *, model: ModelEntry | VectorModel | str, width: int) -> None:
+        await self._run(partial(self._begin_replacement, VectorModel.of(model), width))
 
     async def outdated(self, *, after: str = "", limit: int = 1_000) -> tuple[Document, ...]:
         return await self._run(partial(self._outdated, stored_ids([after])[0], limit))
@@ -214,13 +214,13 @@ class SqliteCollection(Collection):
             count = connection.execute(f"SELECT count(*) FROM {now.documents}").fetchone()[0]
         return CollectionInfo(name=self.name, model=now.model, width=now.width, count=count)
 
-    def _add(self, rows: Sequence[Row], model: VectorModel, anew: bool) -> None:
+    def _add(self, rows: Sequence[Row], model: VectorModel, replacement: bool) -> None:
         width = len(rows[0].vector)
         with self._transaction("IMMEDIATE") as connection:
-            into = tables.generation(connection, self.name, anew=anew)
+            into = tables.generation(connection, self.name, replacement=replacement)
             if into is None:
-                if anew:
-                    raise NothingAnewError(self.place, self.name)
+                if replacement:
+                    raise NoReplacementError(self.place, self.name)
                 into = tables.create(connection, self.name, model, width)
             require_same(self.place, self.name, (into.model, into.width), (model, width))
             tables.replace(connection, into, rows)
@@ -298,16 +298,16 @@ class SqliteCollection(Collection):
         self._held, self._held_of = held, now
         return held
 
-    def _begin_anew(self, model: VectorModel, width: int) -> None:
+    def _begin_replacement(self, model: VectorModel, width: int) -> None:
         with self._transaction("IMMEDIATE") as connection:
             if tables.generation(connection, self.name) is None:
                 raise StoreError(f"{self.place} has no collection {self.name} that could be embedded again")
-            begun = tables.generation(connection, self.name, anew=True)
+            begun = tables.generation(connection, self.name, replacement=True)
             if begun is not None and (begun.model.identity, begun.width) == (model.identity, width):
                 return
             if begun is not None:
                 tables.drop(connection, begun)
-            tables.create(connection, self.name, model, width, anew=True)
+            tables.create(connection, self.name, model, width, replacement=True)
 
     def _outdated(self, after: str, limit: int) -> tuple[Document, ...]:
         with self._transaction() as connection:

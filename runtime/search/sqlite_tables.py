@@ -1,6 +1,6 @@
 """The tables of a collection in SQLite, and the statements on them. Whoever calls has begun the transaction.
 
-interlock_collections    one row a generation: the one that is found, and perhaps one that is made anew beside it
+interlock_collections    one row a generation: the one that is found, and perhaps its replacement, which is being made
 interlock_documents_N    id, text, its digest, fields; by key
 interlock_vectors_N      the vectors, by the same key and apart, so that a scan reads nothing else
 """
@@ -29,13 +29,13 @@ _REGISTRY = """
 CREATE TABLE IF NOT EXISTS interlock_collections (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL,
-    anew INTEGER NOT NULL,
+    replacement INTEGER NOT NULL,
     model TEXT NOT NULL,
     entry TEXT NOT NULL,
     width INTEGER NOT NULL,
     next_key INTEGER NOT NULL DEFAULT 1,
     removed INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (name, anew)
+    UNIQUE (name, replacement)
 )
 """
 _DOCUMENTS = """
@@ -134,10 +134,11 @@ def load_extension(connection: Any) -> bool:
     return True
 
 
-def generation(connection: sqlite3.Connection, name: str, *, anew: bool = False) -> Generation | None:
+def generation(connection: sqlite3.Connection, name: str, *, replacement: bool = False) -> Generation | None:
     row = connection.execute(
-        "SELECT number, model, entry, width, next_key, removed FROM interlock_collections WHERE name = ? AND anew = ?",
-        (name, int(anew)),
+        "SELECT number, model, entry, width, next_key, removed FROM interlock_collections"
+        " WHERE name = ? AND replacement = ?",
+        (name, int(replacement)),
     ).fetchone()
     if row is None:
         return None
@@ -146,19 +147,19 @@ def generation(connection: sqlite3.Connection, name: str, *, anew: bool = False)
 
 
 def both(connection: sqlite3.Connection, name: str) -> tuple[Generation, Generation] | None:
-    """The generation that is found, and the one that is made anew."""
-    now, new = generation(connection, name), generation(connection, name, anew=True)
+    """The generation that is found, and its replacement."""
+    now, new = generation(connection, name), generation(connection, name, replacement=True)
     return None if now is None or new is None else (now, new)
 
 
 def create(
-    connection: sqlite3.Connection, name: str, model: VectorModel, width: int, *, anew: bool = False
+    connection: sqlite3.Connection, name: str, model: VectorModel, width: int, *, replacement: bool = False
 ) -> Generation:
     connection.execute(
-        "INSERT INTO interlock_collections (name, anew, model, entry, width) VALUES (?, ?, ?, ?, ?)",
-        (name, int(anew), model.identity, model.entry, width),
+        "INSERT INTO interlock_collections (name, replacement, model, entry, width) VALUES (?, ?, ?, ?, ?)",
+        (name, int(replacement), model.identity, model.entry, width),
     )
-    made = generation(connection, name, anew=anew)
+    made = generation(connection, name, replacement=replacement)
     assert made is not None
     connection.execute(_DOCUMENTS.format(made))
     connection.execute(_VECTORS.format(made))
@@ -235,5 +236,5 @@ def switch(connection: sqlite3.Connection, old: Generation, new: Generation) -> 
         f"UPDATE {new.documents} AS n SET fields = (SELECT fields FROM {old.documents} o WHERE o.id = n.id)"
     )
     drop(connection, old)
-    connection.execute("UPDATE interlock_collections SET anew = 0 WHERE number = ?", (new.number,))
+    connection.execute("UPDATE interlock_collections SET replacement = 0 WHERE number = ?", (new.number,))
     return 0

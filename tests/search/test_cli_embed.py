@@ -221,7 +221,7 @@ def test_of_many_refused_documents_the_first_are_named_and_the_others_counted(fo
 def test_a_store_that_goes_away_at_the_end_is_not_said_to_be_empty(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def gone(self: SqliteCollection, *, anew: bool = False) -> None:
+    async def gone(self: SqliteCollection, *, replacement: bool = False) -> None:
         monkeypatch.setattr(SqliteCollection, "info", gone)
         raise StoreError("the store has gone")
 

@@ -219,17 +219,17 @@ async def test_a_whole_collection_changes_its_model_in_one_step(place: Place) ->
     async with await place.open() as collection, await place.open() as reader:
         await collection.add(documents, vectors, model="old")
         await reader.search(vectors[0])
-        await collection.begin_anew(model="new", width=8)
+        await collection.begin_replacement(model="new", width=8)
         first = await collection.outdated(limit=6)
-        await collection.add(first, others[[int(one.id[1:]) for one in first]], model="new", anew=True)
+        await collection.add(first, others[[int(one.id[1:]) for one in first]], model="new", replacement=True)
         assert await collection.switch() == 4  # nothing is put in place that lacks something
         assert (await reader.search(vectors[3], k=1, model="old"))[0].id == "d3"
 
-        await collection.begin_anew(model="new", width=8)  # goes on with what was begun
+        await collection.begin_replacement(model="new", width=8)  # goes on with what was begun
         rest = await collection.outdated()
         assert {one.id for one in first} | {one.id for one in rest} == {one.id for one in documents}
         assert len(rest) == 4
-        await collection.add(rest, others[[int(one.id[1:]) for one in rest]], model="new", anew=True)
+        await collection.add(rest, others[[int(one.id[1:]) for one in rest]], model="new", replacement=True)
         assert await collection.switch() == 0
 
         hit = (await reader.search(others[3], k=1, model="new"))[0]
@@ -243,14 +243,14 @@ async def test_what_changes_while_a_collection_changes_its_model_is_not_lost(pla
     documents, vectors = some(6)
     async with await place.open() as collection:
         await collection.add(documents, vectors, model="old")
-        await collection.begin_anew(model="new", width=16)
-        await collection.add(documents, vectors, model="new", anew=True)
+        await collection.begin_replacement(model="new", width=16)
+        await collection.add(documents, vectors, model="new", replacement=True)
         await collection.delete(["d0"])
         await collection.add([Document(id="d1", text="changed")], vectors[1:2], model="old")
         await collection.unchanged([Document(id="d2", text="text 2", fields={"late": True})])
         assert [one.text for one in await collection.outdated()] == ["changed"]
         assert await collection.switch() == 1
-        await collection.add(await collection.outdated(), vectors[1:2], model="new", anew=True)
+        await collection.add(await collection.outdated(), vectors[1:2], model="new", replacement=True)
         assert await collection.switch() == 0
         info = await collection.info()
         stored = {one.id: one for one in await collection.get([one.id for one in documents])}
@@ -263,12 +263,12 @@ async def test_a_change_to_a_third_model_drops_what_was_begun(place: Place) -> N
     documents, vectors = some(4)
     async with await place.open() as collection:
         await collection.add(documents, vectors, model="old")
-        await collection.begin_anew(model="new", width=16)
-        await collection.add(documents, vectors, model="new", anew=True)
-        await collection.begin_anew(model="third", width=16)
+        await collection.begin_replacement(model="new", width=16)
+        await collection.add(documents, vectors, model="new", replacement=True)
+        await collection.begin_replacement(model="third", width=16)
         assert len(await collection.outdated()) == 4
         with pytest.raises(CollectionModelError):
-            await collection.add(documents, vectors, model="new", anew=True)
+            await collection.add(documents, vectors, model="new", replacement=True)
 
 
 async def test_what_is_not_there_is_said(place: Place) -> None:
@@ -280,9 +280,9 @@ async def test_what_is_not_there_is_said(place: Place) -> None:
         with pytest.raises(StoreError, match="has no collection notes: embed something"):
             await collection.search(vectors[0])
         with pytest.raises(StoreError, match="has no collection notes that could be"):
-            await collection.begin_anew(model="m", width=16)
-        with pytest.raises(StoreError, match="being embedded anew"):
-            await collection.add(documents, vectors, model="m", anew=True)
+            await collection.begin_replacement(model="m", width=16)
+        with pytest.raises(StoreError, match="no replacement of the collection"):
+            await collection.add(documents, vectors, model="m", replacement=True)
     with pytest.raises(StoreError, match="is closed"):
         await collection.search(vectors[0])
 

@@ -220,8 +220,8 @@ async def test_what_two_embed_again_at_once_is_done_when_one_has_done_it(
         info = await one.info()
         assert info is not None
         assert (info.model.entry, info.count) == ("others", 7)
-        with pytest.raises(StoreError, match=r"nothing of the collection documents of .* is being embedded anew"):
-            await one.add(DOCUMENTS[:1], [[1.0, *[0.0] * 255]], model="others", anew=True)  # type: ignore[arg-type]
+        with pytest.raises(StoreError, match=r"no replacement of the collection documents of .* is under way"):
+            await one.add(DOCUMENTS[:1], [[1.0, *[0.0] * 255]], model="others", replacement=True)  # type: ignore[arg-type]
 
 
 async def test_a_text_the_new_model_refuses_keeps_the_old_vectors(database: Place, settings: Any) -> None:
