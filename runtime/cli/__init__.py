@@ -7,7 +7,8 @@
     lines       the input: one JSON object a line, checked before anything is sent
     progress    the results as they come, kept so that a run can go on, and their order at the end; places: whether a
                 command writes over what it reads
-    running     `interlock run`; arguments: from a line to the pipeline's parameters; watching: its progress bar
+    running     `interlock run`; arguments: from a line to the pipeline's parameters; watching: its progress bar;
+                left: the runs that an earlier life of it left half way
     configuring its settings; interrupts: Ctrl-C while it runs; telling: what it says at its end
     embed       `interlock embed`; documents: from lines to documents; search: `interlock search`
     runs        `interlock runs`; queue: `interlock submit` and `interlock worker`

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
-from uuid import uuid4
 
 from interlock.errors import (
     AdmissionError,
@@ -20,6 +19,8 @@ from interlock.errors import (
     CredentialError,
     InterlockError,
     ModelResolutionError,
+    ReplayMismatchError,
+    RunHeldError,
     SpendCapExceededError,
     StoreError,
     UndeclaredResourceError,
@@ -34,6 +35,7 @@ from .arguments import Arguments
 from .catalog import load_catalog
 from .configuring import NewStore, check_currency, checked_cap, configured, dispose
 from .interrupts import Interrupts
+from .left import LeftRuns
 from .lines import BadLineError, Id, Line, check, check_same_input, complain, read_lines
 from .places import check_places
 from .progress import ResultFile
@@ -41,7 +43,7 @@ from .target import load_function, load_pipeline
 from .telling import Failures, in_the_commands_words, summary, told
 
 if TYPE_CHECKING:
-    from ..pipeline_job import Pipeline
+    from ..pipeline_job import Pipeline, PipelineJob
 
 #: What is wrong with the set-up rather than with a line: it would fail every line alike.
 _OF_THE_SETUP = (
@@ -158,6 +160,7 @@ class FileRun:
         self._stopping = asyncio.Event()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._begun: set[str] = set()
+        self._left = LeftRuns(str(pipeline.name), options.output)
         self._cost = ""
 
     @property
@@ -172,6 +175,8 @@ class FileRun:
         store = NewStore(settings.store)
         try:
             async with Runtime(settings) as runtime:
+                if self._options.resume:
+                    await self._left.find(settings)
                 lines = asyncio.ensure_future(self._all(runtime))
                 try:
                     with self.interrupts.heard(lines):
@@ -194,9 +199,9 @@ class FileRun:
                     await room.acquire()
                     if self._stopping.is_set():
                         break
-                    run_id = f"{self._pipeline.name}-{uuid4().hex[:12]}"
-                    self._begun.add(run_id)
-                    self._under_way[run_id] = group.create_task(self._one(runtime, line, run_id, room))
+                    left = self._left.take(lambda line=line: self._job(line))
+                    run_id = left or self._new_run()
+                    self._under_way[run_id] = group.create_task(self._one(runtime, line, run_id, room, left=left))
         except* ConfigurationError as errors:  # the input cannot be read any more
             self._give_up(_first(errors))
         finally:
@@ -230,9 +235,28 @@ class FileRun:
         error = {"code": BadLineError.code, "message": self._bad[line.number]}
         self._keep({"id": result_id(line, self._bad), "line": line.number, "error": error})
 
-    async def _one(self, runtime: Runtime, line: Line, run_id: str, room: asyncio.Semaphore) -> None:
+    def _job(self, line: Line) -> PipelineJob[Any]:
+        return self._pipeline(**self._arguments.fill(line))
+
+    def _new_run(self) -> str:
+        run_id = self._left.new_id()
+        self._begun.add(run_id)
+        return run_id
+
+    async def _one(
+        self, runtime: Runtime, line: Line, run_id: str, room: asyncio.Semaphore, *, left: str | None
+    ) -> None:
         try:
-            output = plain(await runtime.run(self._pipeline(**self._arguments.fill(line)), run_id=run_id))
+            try:
+                job = self._job(line)
+                value = await (runtime.run(job, run_id=run_id) if left is None else runtime.resume(run_id, job))
+            except (ReplayMismatchError, RunHeldError):
+                if left is None:
+                    raise
+                task, run_id = self._under_way.pop(run_id), self._new_run()  # the pipeline has changed since: anew
+                self._under_way[run_id] = task
+                value = await runtime.run(job, run_id=run_id)
+            output = plain(value)
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -133,6 +133,24 @@ def show_run(connection: Connection, run_id: str) -> tuple[RunView, list[StepVie
     return view, [_step(row, spent.get(row.step_id, Spent()), (run_id, row.step_id) in unheard) for row in found]
 
 
+def left_runs(connection: Connection, *, pipeline: str, prefix: str) -> dict[str, list[str]]:
+    """Runs whose ids begin so that were cut off, cancelled or failed, by the fingerprint of their call, oldest first.
+    None that lives, that is paused, or that belongs to workers."""
+    columns = (runs.c.run_id, runs.c.fingerprint, runs.c.status, runs.c.owner, runs.c.pause_requested_at)
+    question = (
+        select(*columns)
+        .where(runs.c.pipeline == pipeline, runs.c.run_id.startswith(prefix, autoescape=True))
+        .where(runs.c.claimed_at.is_(None), runs.c.pause_requested_at.is_(None))
+        .order_by(runs.c.created_at, runs.c.run_id)
+    )
+    living = living_owners(connection)
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(question):
+        if status_of(row, living) in (INTERRUPTED, RunStatus.CANCELLED, RunStatus.FAILED):
+            found.setdefault(row.fingerprint, []).append(row.run_id)
+    return found
+
+
 def status_of(row: Row[Any], living: Mapping[str, Any]) -> str:
     """The status as it is now, which the row alone does not say."""
     if row.status == RunStatus.RUNNING and row.owner not in living:

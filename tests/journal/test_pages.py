@@ -80,8 +80,8 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "room").touch()
     shown = re.search(r"^```\n(\$ interlock runs list\n.*?)^```$", STORE, re.MULTILINE | re.DOTALL)
     assert shown is not None
-    (of_the_page,) = set(re.findall(r"triage-[0-9a-f]{12}", shown[1]))
-    (run,) = set(re.findall(r"triage-[0-9a-f]{12}", _interlock("runs list")))
+    (of_the_page,) = set(re.findall(r"triage-[0-9a-f]{16}", shown[1]))
+    (run,) = set(re.findall(r"triage-[0-9a-f]{16}", _interlock("runs list")))
     for part in shown[1].split("$ interlock ")[1:]:
         command, _, printed = part.partition("\n")
         assert _timeless(_interlock(command.replace(of_the_page, run))) == _timeless(printed.replace(of_the_page, run))
