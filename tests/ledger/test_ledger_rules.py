@@ -9,9 +9,10 @@ import pytest
 from ledger.houses import House, ask, charge, over, part
 
 from interlock.admission.charges import Charge
-from interlock.admission.ledger import LevelState, PoolTerms, Settle
+from interlock.admission.ledger import LevelState, PoolTerms, Settle, Signal, SignalKind
 from interlock.admission.ledger.cold import created
 from interlock.admission.ledger.rules import UnknownPoolError
+from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.catalog.entry import Limits
 
 
@@ -278,6 +279,15 @@ async def test_edited_limits_hold_for_everyone_and_levels_are_kept(house: House)
     assert await first.free() == pytest.approx(90 + 2 * 20, abs=0.01)
     await first.ledger.register([PoolTerms(name="p", limits=Limits(tpm=1200, max_concurrent=2))])
     assert (await first.state()).version == version  # nothing had changed
+
+
+async def test_an_edited_burst_and_limits_that_are_fixed_from_now_on_hold_for_everyone(house: House) -> None:
+    first, second = await house.with_pool(tpm=600), await house.enter()
+    await first.ledger.register([PoolTerms(name="p", limits=Limits(tpm=600, burst_s=30, fixed=True))])
+    assert (await second.state()).levels[0].capacity == 300
+    more = {Dimension.TOKENS: ReportedLimit(limit=6_000, remaining=6_000)}
+    await second.say(signals=[Signal(pool="p", kind=SignalKind.REPORTED, reported=more)])
+    assert (await first.state()).levels[0].published_rate_per_s == 10
 
 
 async def test_terms_with_other_dimensions_take_asks_that_are_under_way(house: House) -> None:

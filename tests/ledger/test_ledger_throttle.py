@@ -50,6 +50,15 @@ async def test_successes_of_anyone_speed_the_pool_up_again(house: House) -> None
     assert state.calm
 
 
+async def test_a_success_of_a_call_that_was_sent_before_the_refusal_says_nothing(house: House) -> None:
+    first, second = await house.with_pool(rpm=600), await house.enter()
+    slow = (await tell(first, SignalKind.RATE_LIMITED, epoch=0)).slowdown
+    for _ in range(40):
+        await house.advance(3)
+        state = await tell(second, SignalKind.SUCCEEDED, epoch=0)
+    assert (state.slowdown, state.calm) == (slow, False)
+
+
 async def test_an_overload_slows_down_and_holds_nothing(house: House) -> None:
     first, second = await house.with_pool(rpm=600), await house.enter()
     await tell(first, SignalKind.OVERLOADED)

@@ -10,9 +10,11 @@ import pytest
 from sharing.shared_world import CountingProvider, Process, hub, processes
 
 from interlock.admission import CallCharge, CallOutcome, CountingGate, Demand, OutcomeKind
+from interlock.admission.outcome import Dimension, ReportedLimit
 from interlock.admission.sharing.courier import ASK_AGAIN_S
 from interlock.admission.virtual import run_virtual
 from interlock.catalog.entry import Accounting, Limits
+from interlock.catalog.usage import Usage
 from interlock.errors import (
     AdmissionTimeoutError,
     ConfigurationError,
@@ -111,6 +113,26 @@ async def test_a_429_of_one_process_holds_all_of_them() -> None:
 
 
 @virtual
+async def test_what_one_process_hears_of_a_closed_pool_and_of_limits_all_of_them_know() -> None:
+    a, b = await processes(2, Limits(rpm=600, tpm=60_000))
+    permits = [(await a.admit(1)).permit("k", input_tokens=1, output_tokens=0) for _ in range(2)]
+    for permit in permits:
+        permit.sent()
+    more = {Dimension.TOKENS: ReportedLimit(limit=120_000, remaining=50_000)}
+    permits[0].close(CallOutcome(kind=OutcomeKind.COMPLETED, usage=Usage(input_tokens=1), reported=more))
+    await asyncio.sleep(1)
+    permits[1].close(CallOutcome(kind=OutcomeKind.RATE_LIMITED, retry_after_s=3_600.0))
+    await asyncio.sleep(0.1)
+    with pytest.raises(AdmissionTimeoutError):
+        await b.admit(1, max_wait_s=5)
+    now, throttle = asyncio.get_running_loop().time(), b.pool.throttle
+    assert throttle.closed_until - now > 3_500
+    assert 50 < throttle.held_until - now <= 60  # a probe may pass then
+    assert b.pool.limiter.levels["tokens"].published_rate == 2_000.0
+    await close(a, b)
+
+
+@virtual
 async def test_concurrency_is_one_number_for_all() -> None:
     all_ = await processes(3, Limits(max_concurrent=4))
     taken = [await all_[i % 3].admit(1) for i in range(4)]
@@ -161,7 +183,8 @@ async def test_nothing_is_asked_for_while_something_local_is_missing() -> None:
 async def test_a_demand_that_left_gives_its_grant_back() -> None:
     a, b = await processes(2, Limits(tpm=6_000, burst_s=60))
     leaving = asyncio.ensure_future(a.admit(6_000))
-    await asyncio.sleep(0.001)  # the message is under way
+    await asyncio.sleep(1.5 * a.ledger.round_trip_s)  # the pool is registered first
+    assert [len(message.asks) for message in a.ledger.said] == [1]  # it is under way
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     since = asyncio.get_running_loop().time()
