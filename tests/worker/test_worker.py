@@ -168,6 +168,23 @@ async def test_each_run_is_claimed_once_by_however_many_workers(store: str) -> N
         assert {await status(one, run_id) for run_id in ids} == {"succeeded"}
 
 
+async def test_what_another_worker_is_about_to_claim_is_left_to_it_and_not_waited_for(postgres: Any) -> None:
+    import asyncpg
+
+    url = postgres.fresh()
+    async with Runtime(settings(url)) as runtime:
+        for number in range(3):
+            await runtime.enqueue(work.double(number), run_id=str(number), priority=-number)
+        other = await asyncpg.connect(url.replace("+asyncpg", ""))
+        async with other.transaction():
+            await other.execute("select from runs where run_id = '0' for update")
+            queue, _ = runtime._queue()
+            async with asyncio.timeout(30):
+                claimed = await queue.claim(2, runtime._now())
+        await other.close()
+        assert [run.head.run_id for run in claimed] == ["1", "2"]
+
+
 async def test_the_higher_priority_is_claimed_first(store: str) -> None:
     order: list[str] = []
     async with Runtime(settings(store)) as runtime:
