@@ -120,6 +120,9 @@ def test_the_published_answer_is_read() -> None:
         (changed("answers/is_urgent/type", drop=True), "'is_urgent' is not of type noul"),
         (changed("answers/is_urgent/noul", 1.95), "noul of 'is_urgent' is 1.95"),
         (changed("answers/is_urgent/noul", -0.2), "is -0.2"),
+        (changed("answers/is_urgent/noul", 1.001), "is 1.001, not within"),
+        (changed("answers/is_urgent/noul", -0.001), "is -0.001, not within"),
+        (changed("answers/anger/probabilities/1", 1.01), "level '1' of 'anger' is 1.01, not within"),
         (changed("answers/is_urgent/noul", True), "not a finite number"),
         (changed("answers/is_urgent/noul", "0.9"), "not a finite number"),
         (changed("answers/is_urgent/noul", math.nan), "not a finite number"),
@@ -136,6 +139,8 @@ def test_the_published_answer_is_read() -> None:
         (changed("answers/anger/probabilities", {"1": 0.0, "2": 0.95, "3": 0.05}), "level '0' of 'anger'"),
         (changed("answers/anger/score", drop=True), "score of 'anger' is not a finite number"),
         (changed("answers/anger/score", 2.0), "score of 'anger' is 2, and its probabilities make it 1.050"),
+        (changed("answers/anger/score", 1.1), "score of 'anger' is 1.1, and"),  # of three levels 0.04 is rounding
+        (changed("answers/anger/score", 1.0), "score of 'anger' is 1, and"),
         (changed("answers/anger/legend", {"1": "Calm", "2": "F", "3": "V"}), "legend of 'anger'"),
     ],
 )
@@ -155,6 +160,8 @@ def test_what_is_missing_or_impossible_is_named(body: Any, why: str) -> None:
         changed("answers/department/probabilities/other", 0.0),
         changed("answers/department/confidence", drop=True),
         changed("answers/anger/confidence", 7),
+        changed("answers/anger/score", 1.09),
+        changed("answers/anger/score", 1.01),
         changed("answers/anger/legend", drop=True),
         changed("answers/anger/legend", "text"),
         changed("usage", drop=True),

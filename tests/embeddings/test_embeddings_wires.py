@@ -322,6 +322,18 @@ async def test_an_unknown_usage_is_the_reservation_flagged(bench: Bench, wire: W
     assert response.usage.input_tokens == seat.permits[0].input_tokens
 
 
+@pytest.mark.parametrize("known", [[3, 4], [3, None], [None, None]])
+async def test_gemini_counts_by_text_are_a_usage_where_each_text_has_one(bench: Bench, known: list[Any]) -> None:
+    answer = GEMINI.answer([[1.0] * 1024] * 2)
+    del answer["usageMetadata"]
+    for one, count in zip(answer["embeddings"], known, strict=True):
+        one.update({} if count is None else {"statistics": {"tokenCount": count}})
+    embeddings, _ = bench.client(GEMINI)
+    bench.script(Step.body(answer))
+    usage = (await embeddings.embed_batch(["a", "b"])).usage
+    assert (usage.estimated, usage.input_tokens == 7) == ((False, True) if None not in known else (True, False))
+
+
 @pytest.mark.parametrize("count", ["many", -3, True, None, 1e300, [], {}])
 async def test_a_usage_that_is_no_count_is_unknown(bench: Bench, wire: Wire, count: Any) -> None:
     answer = wire.answer(rows(wire))

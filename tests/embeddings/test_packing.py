@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from interlock.catalog.cut import beginning
 from interlock.catalog.tokens import Estimate, estimate_text
+from interlock.clients.registry import provider_class
 from interlock.embeddings.packing import (
     BlankTextError,
     Caps,
@@ -41,6 +42,36 @@ def test_b37_within_all_caps_in_order_and_nothing_lost(sizes: list[tuple[int, in
         assert caps.bytes is None or sum(byte_sizes[index] for index in batch.indexes) <= caps.bytes
         assert all(caps.item_tokens is None or tokens[index] <= caps.item_tokens for index in batch.indexes)
     assert packing.largest_tokens == max((batch.tokens for batch in packing.batches), default=0)
+
+
+@pytest.mark.parametrize("caps", [Caps(items=2), Caps(tokens=10), Caps(bytes=10)])
+def test_a_request_is_filled_to_its_cap_and_no_further(caps: Caps) -> None:
+    assert [batch.indexes for batch in pack([5, 5, 1], [5, 5, 1], caps).batches] == [(0, 1), (2,)]
+
+
+#: Texts of so many tokens, bytes and characters, and how many stand in each request.
+OF_THE_WIRES = (
+    ("openai-embeddings", "m", [(1, 4, 4)] * 2_049, [2_048, 1]),
+    ("openai-embeddings", "m", [(1_000, 4_000, 4_000)] * 301, [300, 1]),
+    ("openai-compatible-embeddings", "m", [(1_000, 4_000, 4_000)] * 2_049, [2_049]),
+    ("bedrock-titan-embeddings", "m", [(1, 4, 4)] * 2, [1, 1]),
+    ("bedrock-titan-embeddings", "m", [(9, 50_000, 50_000), (9, 50_001, 50_001)], [1]),
+    ("bedrock-cohere-embeddings", "cohere.embed-v4:0", [(1, 4, 4)] * 97, [96, 1]),
+    ("bedrock-cohere-embeddings", "cohere.embed-v4:0", [(1, 10_000_000, 4)] * 3, [2, 1]),
+    ("bedrock-cohere-embeddings", "cohere.embed-english-v3", [(1, 2_048, 2_048), (1, 2_049, 2_049)], [1]),
+    ("gemini-embeddings", "m", [(1, 4, 4)] * 101, [100, 1]),
+    ("wordllama", "m", [(1_000, 4_000, 4_000)] * 9_999, [9_999]),
+)
+
+
+@pytest.mark.parametrize(("key", "model", "texts", "requests"), OF_THE_WIRES)
+def test_a_wires_own_limits_hold_where_the_entry_says_nothing(
+    make_entry: Any, key: str, model: str, texts: list[Any], requests: list[int]
+) -> None:
+    tokens, sizes, lengths = zip(*texts, strict=True)
+    packing = pack(tokens, sizes, provider_class(key).caps(make_entry(key, wire_model_id=model)), lengths)
+    assert [len(batch.indexes) for batch in packing.batches] == requests
+    assert [item.index for item in packing.impossible] == list(range(sum(requests), len(texts)))
 
 
 @given(SIZES, CAPS)

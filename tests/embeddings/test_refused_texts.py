@@ -69,6 +69,9 @@ async def test_b37_the_refused_texts_are_named_and_the_rest_is_not_lost(picky: A
     assert (error.indexes, error.kept_indexes, error.status) == (tuple(bad), good, 400)
     np.testing.assert_allclose(error.kept.vectors, [unit(number) for number in good], atol=1e-6)
     assert len(seat.permits) == len(seat.records) == len(client.seen) <= 1 + 2 * 6 * len(bad) + 1
+    # Each request is reserved at what it holds.
+    sizes = [sum(map(client.estimate, texts)) for texts in client.seen]
+    assert [permit.input_tokens for permit in seat.permits] == sizes
     # What was taken is paid once: a refused request costs nothing.
     assert error.kept.usage.input_tokens == len(good)
     assert error.kept.cost == sum(record.cost for record in seat.records)

@@ -134,6 +134,21 @@ def test_rows_are_called_by_the_numbers_of_their_texts() -> None:
     assert caught.value.row == 41
 
 
+@pytest.mark.parametrize("rows", [130, 2_100])
+def test_a_vector_far_down_is_called_by_its_own_number(rows: int) -> None:
+    """Rows are taken in slabs of 128 and read 2,048 at a time."""
+    for array in (np.ones((rows, 3)), np.ones((rows, 3), dtype=np.float32)):
+        array[-1] = 0.0
+        for vectors in (array, array.tolist()):
+            with pytest.raises(VectorError, match=f"vector {rows - 1} is zero") as caught:
+                fit(vectors, declared=3, width=3)
+            assert caught.value.row == rows - 1
+            with pytest.raises(VectorError, match=f"vector {rows + 8} is zero"):
+                fit(vectors, declared=3, width=3, indexes=range(9, rows + 9))
+        with pytest.raises(VectorError, match=f"vector {rows - 1} is zero"):
+            normalise(array)
+
+
 @pytest.mark.parametrize("width", [1, 127, 128, 129, 1536, 3072, 4096])
 @pytest.mark.parametrize("spread", [0.0, 6.0, 30.0])
 def test_b31_float32_rows_of_any_width_and_spread_are_of_length_one_and_stay_so(width: int, spread: float) -> None:
