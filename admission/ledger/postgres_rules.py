@@ -1,8 +1,9 @@
 """The rules once more, as one function in the database: a message is one round trip, and holds its locks for no other.
 
 It is `rules.exchange` without signals, statement by statement, over flat arrays: the limits of all pools one after the
-other, `max_concurrent` as the last of each pool. What needs more than sums (`rules.irregular`) it leaves alone and says
-so: then the same rows are locked by the client and go through the Python rules. A test runs both on the same messages.
+other, `max_concurrent` as the last of each pool. What needs more than sums (a day that may have ended, a hold that let
+one pass) it leaves alone and says so: then the same rows are locked by the client and go through the Python rules. A
+test runs both on the same messages.
 
 | argument                                      | meaning                                                          |
 |-----------------------------------------------|------------------------------------------------------------------|

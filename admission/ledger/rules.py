@@ -86,11 +86,6 @@ def exchange(
     return granted, states
 
 
-def irregular(pool: PoolRow, now: float) -> bool:
-    """Whether a message without signals needs more than sums: a day that may have ended, a hold that let one pass."""
-    return now >= pool.look_at or any(level.owed for level in pool.levels)
-
-
 def _prepare(books: Mapping[str, PoolBook], names: Iterable[str], signals: Sequence[Signal], now: float) -> None:
     by_pool: dict[str, list[Signal]] = {}
     for signal in signals:

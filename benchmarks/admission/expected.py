@@ -77,7 +77,6 @@ class Bucket:
 class Result:
     goodput: float
     refused: float
-    longest_wait_s: float
 
 
 class Callers:
@@ -91,7 +90,7 @@ class Callers:
             self.pool.expected = expected
         self.bucket = Bucket(RATE_PER_MIN / 60 * burst_s, RATE_PER_MIN / 60)
         self.length, self.when, self.callers = FAMILIES[family], when, callers
-        self.produced, self.asked, self.refused, self.longest = 0.0, 0, 0, 0.0
+        self.produced, self.asked, self.refused = 0.0, 0, 0
 
     def start(self) -> None:
         for _ in range(self.callers):
@@ -108,7 +107,6 @@ class Callers:
 
     def run(self, reservation: Reservation) -> None:
         now, bucket = self.time.now(), self.bucket
-        self.longest = max(self.longest, reservation.waited_s)
         permit = reservation.permit("k", input_tokens=100, output_tokens=LIMIT)
         permit.sent()
         bucket.to(now)
@@ -162,7 +160,7 @@ def simulate(
     house.time.run(minutes * 60)
     house.bucket.to(minutes * 60)
     could = RATE_PER_MIN * (minutes - WARM_S / 60) + stock
-    return Result(house.produced / could, house.refused / max(house.asked, 1), house.longest)
+    return Result(house.produced / could, house.refused / max(house.asked, 1))
 
 
 def table(seeds: int, minutes: float, callers: int) -> Iterator[str]:

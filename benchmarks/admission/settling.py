@@ -139,10 +139,6 @@ def measure(row: Row, seed: int, until_s: float) -> Figures:
     )
 
 
-def _measure(arguments: tuple[Row, int, float]) -> Figures:
-    return measure(*arguments)
-
-
 COLUMNS = {"goodput": 9, "(worst)": 9, "at 60 s": 9, "(worst) ": 9, "refused": 9, "p50 s": 8, "p99 s": 8, "large s": 9}
 HEAD = " " * 32 + "".join(name.rjust(width) for name, width in COLUMNS.items()) + "  / turn"
 
