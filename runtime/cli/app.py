@@ -78,7 +78,7 @@ def run(
     input: Annotated[Path, typer.Option("--input", help="One JSON value a line; each line is one run.")],
     output: Annotated[Path, typer.Option("--output", help="One result a line, in the input's order.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on: run only the lines without a good result.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write results that are there anew.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results that are there.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Report bad input lines and run the others.")] = False,
     max_cost: MaxCost = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Run at most this many lines.")] = None,
@@ -286,7 +286,7 @@ def evaluate_decisions(
     resume: Annotated[
         bool, typer.Option("--resume", help="Ask only what has no answer yet; then show the figures of all.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Ask everything anew.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Ask everything again.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and ask the others.")] = False,
     max_cost: MaxCost = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Ask at most this many lines.")] = None,

@@ -55,9 +55,7 @@ class ResultFile:
         if there is None or overwrite:
             return
         if not resume:
-            raise ConfigurationError(
-                f"{there} is there already: go on with --resume, or write it anew with --overwrite"
-            )
+            raise ConfigurationError(f"{there} is there already: go on with --resume, or replace it with --overwrite")
         self._read_back(there)
         self.source = there
 

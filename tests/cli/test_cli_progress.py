@@ -79,7 +79,7 @@ def test_results_of_lines_no_longer_there_are_kept(output: Path) -> None:
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.part"])
 def test_results_are_not_written_over(output: Path, name: str) -> None:
     (output.parent / name).write_text(json.dumps(ok("a")) + "\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="go on with --resume, or write it anew with --overwrite"):
+    with pytest.raises(ConfigurationError, match="go on with --resume, or replace it with --overwrite"):
         ResultFile(output).open(resume=False, overwrite=False)
 
 
