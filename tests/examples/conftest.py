@@ -25,7 +25,7 @@ def run() -> Callable[[list[str], Path], subprocess.CompletedProcess[str]]:
     def run_in(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "error::ResourceWarning"}
         return subprocess.run(
-            words, capture_output=True, text=True, cwd=folder, env=environment, timeout=60, check=False
+            words, capture_output=True, text=True, cwd=folder, env=environment, timeout=300, check=False
         )
 
     return run_in

@@ -96,7 +96,7 @@ async def simulated() -> AsyncIterator[str]:
 async def script(body: str, url: str, folder: Path) -> str:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SETTINGS + body, url]
     done = await asyncio.to_thread(
-        subprocess.run, command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
+        subprocess.run, command, cwd=folder, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     return done.stdout
