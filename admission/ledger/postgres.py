@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
-from interlock.errors import ConfigurationError, LedgerUnavailableError
+from interlock.errors import ConfigurationError, LeaseLostError, LedgerUnavailableError
 
 from . import cold, rules
 from .base import BaseLedger
@@ -79,6 +79,8 @@ GONE = (
     asyncpg.ReadOnlySQLTransactionError,  # a standby that another server is being made of
     asyncpg.InternalClientError,  # what asyncpg says to a question that crosses the server's goodbye
 )  # fmt: skip
+#: The tables, or the function over them, were there when the ledger was opened.
+DROPPED = (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError)
 #: What no waiting will mend.
 WRONG = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
@@ -111,6 +113,11 @@ class Link:
                 raise ConfigurationError(
                     f"the ledger's database does not let this role use its tables: {_words(error)}. Grant the role "
                     "`create` on the schema, or let its owner open the ledger once and grant the role its tables"
+                ) from error
+            except DROPPED as error:
+                raise LeaseLostError(
+                    f"the ledger's tables were dropped while this process used them ({_words(error)}): what it held "
+                    "there is not known any more, and its work stops here. A new process makes the tables anew"
                 ) from error
             except asyncio.CancelledError:
                 self._drop()  # whatever it was doing

@@ -34,6 +34,12 @@ _ADVICE = {
     "SQLITE_BUSY": "Another program has the file locked: end its transaction",
     "SQLITE_ERROR": "Its tables are not as this version left them: put back a copy, or choose another path",
 }
+#: A table, a schema or a column that was there when the store was opened.
+_NO_TABLE = {"42P01", "3F000", "42703"}
+_GONE = (
+    "Its tables were dropped or replaced while this process used it: nothing more can be recorded here. End the "
+    "processes that use it, put back a copy, and start them again (without one they begin with an empty store)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,12 @@ class Place:
             return f"The folder {parent} does not exist: make it, or choose another path"
         code = getattr(getattr(error, "orig", error), "sqlite_errorname", "SQLITE_ERROR")
         return _ADVICE.get(code, "Choose a path that can be written to, or set store=None to keep no records")
+
+
+def now_gone(error: BaseException) -> str:
+    """What to do where a store's tables went away while it was in use; "" where that is not what is wrong."""
+    dropped = sqlstate(error) in _NO_TABLE or "no such table" in str(getattr(error, "orig", error))
+    return _GONE if dropped else ""
 
 
 def reason(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from interlock.errors import InterlockError, LeaseLostError, StoreError
 
 from .group import Check, Row, Work, none_are_lost, write
 from .link import Link
-from .place import reason
+from .place import now_gone, reason
 from .sure import Sure
 
 if TYPE_CHECKING:
@@ -159,9 +159,9 @@ class Writer:
         if isinstance(error, InterlockError):
             return error
         inner = getattr(error, "orig", None) or error
-        return StoreError(
-            f"the store {self._name} could not be written or read: {type(inner).__name__}: {reason(error)}"
-        )
+        said = f"the store {self._name} could not be written or read: {type(inner).__name__}: {reason(error)}"
+        gone = now_gone(error)
+        return StoreError(f"{said}. {gone}" if gone else said)
 
 
 _End = tuple["asyncio.Future[Any]", Any, Exception | None]

@@ -132,6 +132,21 @@ async def test_what_a_crashed_server_forgot_is_said_again(postgres: Any, others:
         await one.ledger.close()
 
 
+async def test_whoever_uses_tables_that_were_dropped_is_lost_and_told_why(postgres: Any) -> None:
+    url = postgres.fresh()
+    owner, beating = await opened(url, tpm=600), await opened(url, tpm=600)
+    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+    await connection.execute("drop table ledger_pools, ledger_owners, ledger_totals cascade")
+    for asked in (owner.say(ask(part(1))), beating.ledger.heartbeat()):
+        with pytest.raises(LeaseLostError, match=r"tables were dropped .* A new process makes the tables anew"):
+            await asked
+    after = await opened(url, tpm=600)
+    assert (await after.say(ask(part(1)))).granted == (0,)
+    await connection.close()
+    for one in (owner, beating, after):
+        await one.ledger.close()
+
+
 async def test_two_that_open_an_empty_database_at_once_both_do(postgres: Any) -> None:
     url = postgres.fresh()
     owners = await asyncio.gather(*[opened(url, tpm=600) for _ in range(4)])

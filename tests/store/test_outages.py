@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, text
 
 from interlock.errors import StoreError
 from interlock.runtime import CallRow
 from interlock.runtime.store import link, sure
-from interlock.runtime.store.opening import open_book
+from interlock.runtime.store.opening import open_book, read_store
 from interlock.runtime.store.reads import calls_in
 
 Rows = Callable[..., CallRow]
@@ -227,6 +228,25 @@ async def test_a_full_disk_is_waited_for_and_said(
     assert book.room() is None
     await book.close()
     assert ids(url) == ["req-0", "req-1"]
+
+
+async def test_tables_that_are_dropped_while_they_are_used_are_said_with_what_to_do(
+    store_url: str, make_row: Rows
+) -> None:
+    book = await asyncio.to_thread(open_book, store_url)
+    await book.write_call(make_row(0))
+
+    def drop(connection: Connection) -> None:
+        for table in ("calls", "steps", "runs", "commits"):
+            connection.execute(text(f"DROP TABLE {table}"))
+
+    await asyncio.to_thread(read_store, store_url, drop, writes=True)
+    for asked in (book.write_call(make_row(1)), book.read_calls()):
+        with pytest.raises(
+            StoreError, match=r"could not be .*calls|commits.*\. Its tables were dropped .* put back a copy"
+        ):
+            await asked
+    await book.close()
 
 
 def test_a_command_whose_transaction_has_to_give_way_tries_again(postgres: Any) -> None:
