@@ -93,6 +93,30 @@ async def test_what_was_committed_is_not_done_again_where_the_database_tells(
     assert (step.copied, step.again) == ((True, "") if outcomes else (False, "ambiguous"))
 
 
+async def test_what_could_do_nothing_but_commit_and_has_not_runs_again_and_is_not_ambiguous(
+    world: Any, databases: Databases
+) -> None:
+    journal, providers = Kept(), databases.providers(outcomes=True)
+    crashes: list[Kept] = []
+    engine = databases.engines["one"]
+
+    def begun(_connection: Any) -> None:
+        if "r" in journal._runs:
+            crashes.append(journal.left())
+            raise RuntimeError("the process ends right then")
+
+    async with world.runtime(journal=journal, databases=providers) as runtime:
+        event.listen(engine.sync_engine, "begin", begun)
+        with pytest.raises(RuntimeError, match="right then"):
+            await world.until(runtime.run(once(), run_id="r"))
+        event.remove(engine.sync_engine, "begin", begun)
+    left = crashes[0]
+    async with world.runtime(journal=left, databases=providers) as runtime:
+        assert await world.until(runtime.run(once(), run_id="r", ambiguous="fail")) == "a 2"
+        assert dict(runtime.statistics().again) == {"uncommitted": 1}
+    assert await databases.texts() == ["a 2"]
+
+
 async def test_a_step_that_is_to_run_again_commits_again_also_in_a_run_that_succeeded(
     world: Any, databases: Databases
 ) -> None:

@@ -16,6 +16,7 @@ from worker.test_worker import ask, run_until_empty, settings, status, true_with
 
 from interlock import Runtime
 from interlock.errors import LeaseLostError, ReplayMismatchError
+from interlock.runtime.store import owners
 from interlock.runtime.worker import Worker, WorkerSettings, worker as module
 
 
@@ -291,3 +292,18 @@ async def test_sigterm_ends_the_process_whatever_its_runs_do(file: str) -> None:
         assert child.returncode == 1
         assert "1 runs do not stop" in said
         assert await runtime._queue()[0].rescue() == 1
+
+
+async def test_who_was_given_up_claims_nothing_and_puts_nothing_back_that_is_anothers_by_now(store: str) -> None:
+    async with Runtime(settings(store)) as one, Runtime(settings(store)) as two:
+        await one.enqueue_all([(work.double(number), str(number)) for number in range(2)])
+        (former, _), (now, _) = one._queue(), two._queue()
+        (run,) = await former.claim(1, one._now())
+        await now._writer.run(lambda connection: owners.leave(connection, former.owner))
+        assert await now.rescue() == 1
+        assert [each.head.run_id for each in await now.claim(1, two._now())] == [run.head.run_id]
+        with pytest.raises(LeaseLostError):
+            await former.claim(1, one._now())
+        await former.put_back([run.head.run_id])
+        assert await status(two, run.head.run_id) == "running"
+        assert await status(two, "1") == "queued"
