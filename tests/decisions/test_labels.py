@@ -54,7 +54,9 @@ def test_b67_labels_that_begin_alike_are_refused() -> None:
 def test_b67_a_sentinel_is_nothing_known_and_no_probability() -> None:
     found = label_distribution(token(("A", -0.1), ("B", -9999.0), ("C", -3.0)), ("A", "B", "C"))
     assert "B" in found.bounded
-    assert 0 < found.probabilities["B"] <= found.probabilities["C"]
+    # It has the most it can have had: no more than the least that is listed, nor than what is left.
+    left = 1 - math.exp(-0.1) - math.exp(-3)
+    assert found.probabilities["B"] == pytest.approx(min(left, math.exp(-3)))
 
 
 @pytest.mark.parametrize("logprob", [0.69, math.nan, "x", None, True])
@@ -113,6 +115,12 @@ def test_a_mean_of_distributions_is_one(given_weights: list[list[float]]) -> Non
             <= averaged[key]
             <= max(row[key] for row in distributions) + 1e-9
         )
+
+
+def test_a_mean_is_of_all() -> None:
+    assert mean([{"a": 0.9, "b": 0.1}, {"a": 0.5, "b": 0.5}, {"a": 0.1, "b": 0.9}]) == pytest.approx(
+        {"a": 0.5, "b": 0.5}
+    )
 
 
 def test_more_than_all_is_malformed() -> None:

@@ -232,6 +232,35 @@ async def test_split_texts_are_averaged_and_told(picky: Any) -> None:
         await embeddings.embed_batch(["1", "1111222233"])
 
 
+async def test_what_was_cut_or_split_is_told_by_its_place_among_what_is_kept(picky: Any) -> None:
+    client, embeddings, _ = picky([0], context_window=4)
+    client.estimate = len
+    for how, told in (({"truncate": True}, "truncated"), ({"split": "average"}, "split")):
+        with pytest.raises(TextRefusedError) as caught:
+            await embeddings.embed_batch(["0", "1", "1111222233", "2"], **how)
+        kept = caught.value.kept
+        assert caught.value.kept_indexes == (1, 2, 3)
+        assert getattr(kept, told) == (1,)
+        assert np.allclose(kept.vectors[[0, 2]], [unit(1), unit(2)])
+
+
+async def test_requests_are_told_in_the_order_of_the_texts_whichever_was_answered_first(picky: Any) -> None:
+    client, embeddings, _ = picky(max_batch_items=1)
+    answered: list[str] = []
+
+    async def later(texts: Sequence[str], purpose: EmbeddingPurpose) -> EmbeddingAnswer:
+        for _ in range(4 - int(texts[0])):
+            await asyncio.sleep(0)
+        answered.append(texts[0])
+        return EmbeddingAnswer(vectors=[[1.0, 1.0]], request_id=f"id-{texts[0]}", served_model=f"m-{texts[0]}")
+
+    client.send = later
+    response = await embeddings.embed_batch(["0", "1", "2", "3"])
+    assert answered == ["3", "2", "1", "0"]
+    assert response.request_ids == ("id-0", "id-1", "id-2", "id-3")
+    assert response.served_model == "m-3"
+
+
 async def test_a_part_whose_vector_is_none_is_called_by_its_text(picky: Any) -> None:
     client, embeddings, _ = picky(context_window=8)
 

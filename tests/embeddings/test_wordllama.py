@@ -54,6 +54,14 @@ async def test_a_question_finds_its_document(embeddings: Any, question: str, exp
     assert list(DOCUMENTS)[int((documents.vectors @ asked.vector).argmax())] == expected
 
 
+async def test_every_text_of_a_large_request_is_counted(embeddings: Any) -> None:
+    """It is embedded 512 at a time."""
+    one = await embeddings.embed("the same words again")
+    many = await embeddings.embed_batch(["the same words again"] * 1_100)
+    assert many.usage.input_tokens == 1_100 * one.usage.input_tokens
+    assert np.allclose(many.vectors, one.vector, atol=1e-6)
+
+
 async def test_it_is_a_bag_of_words(embeddings: Any) -> None:
     response = await embeddings.embed_batch(["dog bites man", "man bites dog"])
     assert float(response.vectors[0] @ response.vectors[1]) == pytest.approx(1.0, abs=1e-6)

@@ -31,6 +31,14 @@ def test_the_highest_are_those_of_a_sort(values: list[float], count: int) -> Non
     assert sorted(values, reverse=True)[:count] == scores[found].tolist()
 
 
+def test_the_highest_are_found_where_the_sample_has_them_all() -> None:
+    """Each sixteenth score is looked at first."""
+    scores = np.full(4_000, -1.0)
+    scores[::16] = np.linspace(0.9, 0.1, 250)
+    assert highest(scores, 10).tolist() == list(range(0, 160, 16))
+    assert highest(np.roll(scores, 1), 10).tolist() == list(range(1, 161, 16))
+
+
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 60), max_size=8), st.integers(0, 1_000))
 def test_steps_and_memory_find_what_brute_force_finds(sizes: list[int], seed: int) -> None:
