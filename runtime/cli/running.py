@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -199,7 +200,7 @@ class FileRun:
                     await room.acquire()
                     if self._stopping.is_set():
                         break
-                    left = self._left.take(lambda line=line: self._job(line))
+                    left = self._left.take(partial(self._job, line))
                     run_id = left or self._new_run()
                     self._under_way[run_id] = group.create_task(self._one(runtime, line, run_id, room, left=left))
         except* ConfigurationError as errors:  # the input cannot be read any more

@@ -136,7 +136,7 @@ def show_run(connection: Connection, run_id: str) -> tuple[RunView, list[StepVie
 def left_runs(connection: Connection, *, pipeline: str, prefix: str) -> dict[str, list[str]]:
     """Runs whose ids begin so that were cut off, cancelled or failed, by the fingerprint of their call, oldest first.
     None that lives, that is paused, or that belongs to workers."""
-    columns = (runs.c.run_id, runs.c.fingerprint, runs.c.status, runs.c.owner, runs.c.pause_requested_at)
+    columns: Any = (runs.c.run_id, runs.c.fingerprint, runs.c.status, runs.c.owner, runs.c.pause_requested_at)
     question = (
         select(*columns)
         .where(runs.c.pipeline == pipeline, runs.c.run_id.startswith(prefix, autoescape=True))
