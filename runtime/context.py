@@ -191,7 +191,13 @@ class PipelineContext:
 
     # What is not deterministic, as steps.
 
-    def step(self, fn: Callable[P, Awaitable[R] | R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    @overload
+    def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+
+    def step(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
         """Run a function of one's own as a step. A synchronous one runs in a thread."""
         return self._step(self._scope.take(), fn, args, kwargs)
 

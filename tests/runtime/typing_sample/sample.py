@@ -50,6 +50,10 @@ class Blocking(Job[str]):
         return resources.get_llm_client().single_response("x").text
 
 
+async def fetched(number: int) -> str:
+    return str(number)
+
+
 @pipeline
 async def triage(ctx: PipelineContext, ticket: str, *, loud: bool = False) -> Triage:
     draft = await ctx.run(LLMCall(ticket, model=Grade.SMALL, response_model=Triage))
@@ -77,6 +81,7 @@ async def triage(ctx: PipelineContext, ticket: str, *, loud: bool = False) -> Tr
             reveal_type(piece)  # E: Piece
         reveal_type(pieces.response)  # E: LLMResponse
     reveal_type(await ctx.step(len, "abc"))  # E: int
+    reveal_type(await ctx.step(fetched, 3))  # E: str
     return draft
 
 
