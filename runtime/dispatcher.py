@@ -58,6 +58,13 @@ R = TypeVar("R")
 log = logging.getLogger("interlock.runtime")
 
 
+def _instead(given: object) -> str:
+    if not isinstance(given, Coroutine):
+        return "a pipeline is called first, as in run(triage(ticket))"
+    given.close()  # nobody will await it, and Python would say so far from here
+    return "give the job itself, as in ctx.gather(LLMCall(...), LLMCall(...)), without ctx.run around it"
+
+
 class Dispatcher:
     """Everything jobs share."""
 
@@ -166,9 +173,7 @@ class Dispatcher:
     def check(self, job: object, after: Sequence[object] = ()) -> None:
         """Whether it can be taken in at all. Raises TypeError, or InterlockError where this is not the place for it."""
         if not isinstance(job, Job):
-            raise TypeError(
-                f"a job was expected, not {type(job).__name__}: a pipeline is called first, as in run(triage(ticket))"
-            )
+            raise TypeError(f"a job was expected, not {type(job).__name__}: {_instead(job)}")
         for other in after:
             if not isinstance(other, JobHandle):
                 raise TypeError(f"after= takes handles of submitted jobs, not {type(other).__name__}")

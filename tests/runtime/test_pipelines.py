@@ -448,3 +448,13 @@ async def test_an_error_in_the_pipelines_own_code_is_raised_as_it_is(world: Any,
 async def test_a_function_that_was_not_called_is_named(runtime: Runtime) -> None:
     with pytest.raises(TypeError, match="called first"):
         runtime.submit(inner)  # type: ignore[arg-type]
+
+
+async def test_a_run_inside_of_gather_is_told_to_be_given_as_the_job_it_is(runtime: Runtime) -> None:
+    @pipeline
+    async def wrapped(ctx: PipelineContext) -> Any:
+        given: Any = ctx.run(Double(1))
+        return await ctx.gather(given)
+
+    with pytest.raises(TypeError, match=r"not coroutine: give the job itself, .* without ctx.run around it"):
+        await runtime.run(wrapped())
