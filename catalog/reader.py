@@ -36,8 +36,10 @@ ONE_OR_MORE: Final = "one or more"
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean ...?)`, or nothing."""
-    close = get_close_matches(word.lower()[:80], {name.lower(): name for name in known}, n=1, cutoff=0.7)
+    word = word.lower()[:80]
     by_lower = {name.lower(): name for name in known}
+    close = [name for name in by_lower if sorted(name) == sorted(word)]  # swapped letters count much in a short word
+    close = close or get_close_matches(word, by_lower, n=1, cutoff=0.7)
     return f" (did you mean {by_lower[close[0]]}?)" if close else ""
 
 

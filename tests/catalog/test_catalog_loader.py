@@ -192,6 +192,7 @@ def test_what_belongs_to_an_entry_is_refused_in_the_defaults(refused) -> None:
         # Names.
         ("ouput_price: 3", "ouput_price", "unknown field"),
         ("max_ouput_tokens: 3", "max_ouput_tokens", "unknown field (did you mean max_output_tokens?)"),
+        ("limits: {rmp: 3}", "limits.rmp", "unknown field (did you mean rpm?)"),
         ("prices: {input: 1, ouput: 3}", "prices.ouput", "unknown field (did you mean output?)"),
         ("status: opne", "status", "must be one of open, disabled, deprecated, unlisted, unreachable, not 'opne'"),
         ("inputs: [images]", "inputs[0]", "did you mean image?"),
