@@ -213,6 +213,16 @@ async def test_a_worker_that_is_stopped_hands_back_what_has_not_ended(store: str
         assert await status(runtime, run_id) == "queued"
 
 
+async def test_what_ends_while_a_stopped_worker_drains_is_done_and_nothing_more_is_claimed(store: str) -> None:
+    async with Runtime(settings(store)) as runtime:
+        ids = [await runtime.enqueue(work.waits(0.5), priority=-number) for number in range(2)]
+        async with working(runtime, concurrency=1) as worker:
+            await true_within(lambda: worker.under_way == 1)
+            worker.stop()
+        assert (worker.done, worker.claimed) == (1, 1)
+        assert [await status(runtime, each) for each in ids] == ["succeeded", "queued"]
+
+
 async def test_what_a_dead_worker_had_is_claimed_by_another(store: str) -> None:
     async with Runtime(settings(store)) as living:
         dying = Runtime(settings(store))
