@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.errors import ConfigurationError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..store.rows import CallRow
+
+T = TypeVar("T")
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -32,7 +35,7 @@ def show_calls(*, store: str, last: str | None, run: str | None, limit: int, as_
     from ..store.reads import calls_in
 
     since = datetime.now(UTC) - parse_period(last) if last else None
-    rows = calls_in(store, since=since, run_id=run, limit=limit)
+    rows = latest(calls_in(store, since=since, run_id=run, limit=limit + 1), limit, "calls")
     if as_json:
         print(json.dumps([as_object(row) for row in rows], indent=1))
         return
@@ -44,6 +47,14 @@ def show_calls(*, store: str, last: str | None, run: str | None, limit: int, as_
         return
     console.print(table(rows))
     console.print(totals(rows))
+
+
+def latest(found: list[T], limit: int, what: str) -> list[T]:
+    """The last `limit` of one more than that; where there are more, that is said."""
+    if len(found) <= limit:
+        return found
+    print(f"Only the latest {limit:,} {what} are shown; --limit shows more.", file=sys.stderr)
+    return found[-limit:]
 
 
 def as_object(row: CallRow) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..store import run_changes as changes
 from ..store.opening import read_store, upgrade_store
 from ..store.place import Place
 from ..store.run_reads import RunView, Spent, StepView, list_runs, show_run
-from .calls import parse_period
+from .calls import latest, parse_period
 from .failing import sentence
 from .screen import screen
 
@@ -34,7 +34,8 @@ _STYLES = {"failed": "red", "interrupted": "red", "cancelled": "yellow", "paused
 
 
 def show_list(*, store: str, status: str | None, pipeline: str | None, limit: int, as_json: bool) -> None:
-    found = read_store(store, lambda c: list_runs(c, status=status, pipeline=pipeline, limit=limit))
+    found = read_store(store, lambda c: list_runs(c, status=status, pipeline=pipeline, limit=limit + 1))
+    found = latest(found, limit, "runs")
     if as_json:
         print(json.dumps([run_object(run) for run in found], indent=1))
         return

@@ -56,7 +56,11 @@ def test_calls_are_shown_with_what_they_cost_and_how_they_ended(folder: Any) -> 
     assert [call["run"] for call in json.loads(folder.call("calls", "--json", "--run", second["run"]).stdout)] == [
         second["run"]
     ]
-    assert len(json.loads(folder.call("calls", "--json", "--limit", "1").stdout)) == 1
+    for what, command in (("calls", ("calls",)), ("runs", ("runs", "list"))):
+        cut = folder.call(*command, "--json", "--limit", "1")
+        assert json.loads(cut.stdout) == json.loads(folder.call(*command, "--json").stdout)[-1:]
+        assert cut.stderr == f"Only the latest 1 {what} are shown; --limit shows more.\n"
+        assert folder.call(*command, "--limit", "2").stderr == ""
     table = folder.call("calls", "--last", "1h").stdout
     assert table.count("LLMCall") == 2
     assert "2 calls; 2 ok; 0.000" in table
