@@ -2,6 +2,7 @@
 
     catalogue   every span and meter with its attributes and units; docs/events.md is printed from it
     spans       a run, a job, its waits in the line, each wire request
+    harmless    what of it raises changes nothing of the work
     meters      tokens, durations, cost, waits, refusals; the levels and slowdowns when a reader asks
     page        prints docs/events.md: `python -m interlock.runtime.telemetry.page`
 

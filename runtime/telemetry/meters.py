@@ -20,6 +20,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from interlock.clients.outcomes import OK
 
 from . import catalogue as names
+from .harmless import harmless, nothing
 from .spans import SCOPE, _said, model_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Meters:
 
     def __init__(self, provider: MeterProvider | None, statistics: Callable[[], AdmissionStatistics]) -> None:
         meter = metrics.get_meter(SCOPE, meter_provider=provider)
+        self.raised: set[tuple[str, type[Exception]]] = set()
         self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         self._statistics, self._read = statistics, (-1.0, tuple["AccountStatistics", ...]())
         self._tokens = _histogram(meter, names.TOKENS)
@@ -61,6 +63,7 @@ class Meters:
             names.REFUSALS.name, [_refusals(WeakMethod(self._accounts))], names.REFUSALS.unit, names.REFUSALS.counts
         )
 
+    @harmless(nothing)
     def request(self, row: CallRow) -> None:
         """One wire request has ended."""
         record, usage = row.record, row.record.usage
@@ -79,10 +82,12 @@ class Meters:
             kept = {name: model[name] for name in (names.PROVIDER.name, names.MODEL.name)}
             self._spent.add(float(record.cost), {**_said(of), **kept})
 
+    @harmless(nothing)
     def waited(self, workflow: str, seconds: float) -> None:
         """A grant has ended a wait, of no seconds perhaps."""
         self._wait.record(seconds, {names.WORKFLOW.name: workflow} if workflow else {})
 
+    @harmless(nothing)
     def ended(self, job: str, state: str) -> None:
         self._jobs.add(1, {names.JOB.name: job, names.STATE.name: state})
 

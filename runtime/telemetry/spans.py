@@ -18,6 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from interlock.clients.outcomes import OK
 
 from . import catalogue as names
+from .harmless import harmless, nothing
 
 if TYPE_CHECKING:
     from interlock.admission import Reservation
@@ -29,13 +30,19 @@ if TYPE_CHECKING:
 SCOPE = "interlock"
 
 
+def _unseen() -> Span:
+    return trace.INVALID_SPAN
+
+
 class Spans:
     """One per Runtime. `wall` is the wall clock, in UTC."""
 
     def __init__(self, provider: TracerProvider | None, *, wall: Callable[[], datetime]) -> None:
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=provider)
         self._wall = wall
+        self.raised: set[tuple[str, type[Exception]]] = set()
 
+    @harmless(_unseen)
     def begin(self, execution: Execution[Any], submitter: Context, waited_s: float, *, pipeline: bool) -> Span:
         """The span of a job at its first grant, `waited_s` after it asked."""
         parent = submitter.run(otel_context.get_current)
@@ -55,11 +62,13 @@ class Spans:
             ),
         )
 
+    @harmless(nothing)
     def enter(self, span: Span, context: Context) -> None:
         """Make it the current span of whatever runs in `context`."""
         current = context.run(trace.set_span_in_context, span)
         context.run(otel_context.attach, current)
 
+    @harmless(nothing)
     def waited(self, span: Span, execution: Execution[Any], reservation: Reservation) -> None:
         """The wait that a grant ended."""
         if not span.is_recording() or reservation.waited_s <= 0:
@@ -75,6 +84,7 @@ class Spans:
         )
         wait.end(_nanoseconds(now))
 
+    @harmless(nothing)
     def end(self, span: Span, execution: Execution[Any], error: BaseException | None) -> None:
         if span.is_recording():
             span.set_attributes(_said({names.STATE: str(execution.state), names.ATTEMPTS: execution.attempt}))
@@ -82,6 +92,7 @@ class Spans:
                 _fail(span, getattr(error, "code", type(error).__name__))
         span.end(_nanoseconds(self._wall()))
 
+    @harmless(nothing)
     def request(self, span: Span, row: CallRow) -> None:
         """One wire request of a job, over by now."""
         record = row.record

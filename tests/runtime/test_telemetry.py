@@ -14,7 +14,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -242,3 +242,53 @@ def test_the_page_is_what_the_code_emits() -> None:
 
 async def test_without_an_sdk_nothing_is_asked_for(runtime: Runtime, world: Any) -> None:
     assert (await world.until(runtime.run(call()))).text == "ok"
+
+
+class RaisesAtStart(SpanProcessor):
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        raise ZeroDivisionError("mine")
+
+
+class RaisesAtEnd(SpanProcessor):
+    def on_end(self, span: Any) -> None:
+        raise ZeroDivisionError("mine")
+
+
+class RaisingMeters(MeterProvider):
+    def get_meter(self, *given: Any, **more: Any) -> Any:
+        return RaisingMeter(super().get_meter(*given, **more))
+
+
+class RaisingMeter:
+    """Its histograms and counters raise where they are told something."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("create_histogram", "create_counter"):
+            return lambda *_: None  # None has no `record` and no `add`
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("raising", [RaisesAtStart(), RaisesAtEnd(), None], ids=["start", "end", "meters"])
+async def test_what_is_told_of_the_work_may_raise_and_changes_nothing_of_it(
+    world: Any, raising: SpanProcessor | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracers = TracerProvider(shutdown_on_exit=False)
+    if raising is not None:
+        tracers.add_span_processor(raising)
+    meters = RaisingMeters() if raising is None else None
+    world.entries = [world.entries[0].model_copy(update={"limits": Limits(max_concurrent=1)})]
+    runtime = await world.runtime(tracer_provider=tracers, meter_provider=meters).__aenter__()
+    handles = [runtime.submit(two()) for _ in range(2)]
+    for handle in handles:
+        assert await world.until(handle) == 2
+    assert [row.record.outcome for row in await runtime.calls()] == ["ok"] * 4
+    statistics = runtime.statistics()
+    assert statistics.live == 0
+    assert all(account.level == account.capacity for account in statistics.admission.accounts if not account.metered)
+    await runtime.__aexit__(None, None, None)  # not a block: where a job never ends, leaving it would wait for ever
+    said = [record.message for record in caplog.records if "OpenTelemetry raised" in record.message]
+    assert said
+    assert len(set(said)) == len(said), "said once"
