@@ -129,7 +129,12 @@ def bind(
     calls: int = 1,
 ) -> ModelBinding:
     """The entry for a spec with the numbers that are both reserved and sent."""
-    entry = picker.pick(Seat(kind=spec.kind, spec=spec, input_tokens=input_tokens), situation)
+    entry: object = picker.pick(Seat(kind=spec.kind, spec=spec, input_tokens=input_tokens), situation)
+    if not isinstance(entry, ModelEntry):
+        raise ModelResolutionError(
+            f"{type(picker).__name__}.pick gave {type(entry).__name__}, not an entry of the catalog: give one, or raise"
+            " ModelResolutionError"
+        )
     return sized(spec, entry, catalog=catalog, input_tokens=input_tokens, calls=calls)
 
 

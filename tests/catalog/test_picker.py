@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -239,6 +240,16 @@ def test_a_picker_of_ones_own_is_asked_instead() -> None:
 
     situation = Situation(catalog=CATALOG)
     assert bind(ModelSpec(Grade.SMALL), catalog=CATALOG, picker=Dearest(), situation=situation).entry.id == "large-wide"
+
+
+@pytest.mark.parametrize("picked", [None, "large-wide"])
+def test_a_picker_that_gives_no_entry_is_named(picked: Any) -> None:
+    class Careless:
+        def pick(self, seat: Seat, situation: Situation) -> Any:
+            return picked
+
+    with pytest.raises(ModelResolutionError, match=r"Careless\.pick gave (NoneType|str)"):
+        bind(ModelSpec(Grade.SMALL), catalog=CATALOG, picker=Careless(), situation=Situation(catalog=CATALOG))
 
 
 @given(
