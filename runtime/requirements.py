@@ -158,7 +158,7 @@ class JobRequirements:
             known = ", ".join(sorted(self._providers)) or "none"
             raise ConfigurationError(
                 f"no database {name!r} is registered (known: {known}): add DatabaseProvider({name!r}, engine) to"
-                " RuntimeSettings.databases"
+                " RuntimeSettings.databases (on the command line by --configure)"
             )
         if any(need.provider is provider for need in self.databases):
             raise ConfigurationError(

@@ -90,7 +90,8 @@ def test_the_command_that_goes_on_names_it(notes: Any) -> None:
 def test_without_it_the_first_line_says_what_is_missing(notes: Any) -> None:
     done = run(notes, "note")
     assert done.exit_code == 2
-    assert "notes" in done.stderr
+    assert "no database 'notes' is registered" in done.stderr
+    assert "--configure" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert notes.names() & {"out.jsonl", "out.jsonl.part", "interlock.db"} == set()
 
