@@ -16,6 +16,7 @@ from worker.test_worker import ask, run_until_empty, settings, status, true_with
 
 from interlock import Runtime
 from interlock.errors import LeaseLostError, ReplayMismatchError
+from interlock.runtime.journal.protocol import RunEnd, RunStatus
 from interlock.runtime.store import owners
 from interlock.runtime.worker import Worker, WorkerSettings, worker as module
 
@@ -301,9 +302,14 @@ async def test_who_was_given_up_claims_nothing_and_puts_nothing_back_that_is_ano
         (run,) = await former.claim(1, one._now())
         await now._writer.run(lambda connection: owners.leave(connection, former.owner))
         assert await now.rescue() == 1
-        assert [each.head.run_id for each in await now.claim(1, two._now())] == [run.head.run_id]
+        (taken,) = await now.claim(1, two._now())
+        assert taken.head.run_id == run.head.run_id
         with pytest.raises(LeaseLostError):
             await former.claim(1, one._now())
         await former.put_back([run.head.run_id])
         assert await status(two, run.head.run_id) == "running"
         assert await status(two, "1") == "queued"
+        assert taken.claim is not None
+        await now._journal.end(taken.claim, RunEnd(status=RunStatus.SUCCEEDED, ended_at=two._now()))
+        await now.put_back([run.head.run_id])  # it came too late: it has ended
+        assert await status(two, run.head.run_id) == "succeeded"
