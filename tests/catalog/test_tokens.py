@@ -117,6 +117,22 @@ def test_the_first_reports_only_raise_an_estimate() -> None:
     assert estimator.corrected("other", 1_000) > 1_000
 
 
+def test_one_report_moves_an_estimate_half_the_way() -> None:
+    """One odd request is not all there is."""
+    estimator = TokenEstimator()
+    estimator.observe("m", 1_000, 2_000)
+    assert estimator.factor("m") == 1.5
+    estimator.observe("m", 1_000, 2_000)
+    assert estimator.factor("m") == 1.75
+
+
+def test_a_report_of_nothing_says_nothing() -> None:
+    estimator = TokenEstimator()
+    for reported in [0, None, -1] * TokenEstimator.ENOUGH:
+        estimator.observe("m", 1_000, reported)
+    assert estimator.factor("m") == 1
+
+
 def test_reports_of_requests_estimated_before_a_correction_do_not_overshoot() -> None:
     """A hundred in flight, all estimated with the first factor, all reported double."""
     estimator = TokenEstimator()

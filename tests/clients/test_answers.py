@@ -183,6 +183,13 @@ def test_b44_arguments_never_raise(raw):
     assert isinstance(problem, str)
 
 
+def test_a_reason_that_was_given_holds_against_one_that_is_not():
+    draft = Draft()
+    draft.stop(StopReason.MAX_TOKENS)
+    draft.stop(None)
+    assert draft.stop_reason is StopReason.MAX_TOKENS
+
+
 def test_usage_keeps_the_last_value_of_each_field():
     draft = Draft()
     draft.count(input_tokens=25, output_tokens=1, cache_read_tokens=1000)

@@ -122,3 +122,20 @@ async def test_a_typed_answer_may_come_after_a_pause(bench, anthropic, streamed)
     response = await asked(client, "How many stars?", streamed=streamed, response_model=Stars)
     assert response.parsed == Stars(stars=4)
     assert [record.outcome for record in seat.records] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_continuation_is_reserved_as_what_it_is(bench, anthropic, monkeypatch, streamed):
+    """Nobody could declare it: it is not held against the job."""
+    client, seat = bench.client(anthropic)
+    continues: list[bool] = []
+    permit = seat.permit
+
+    def noted(**asked_for):
+        continues.append(asked_for.get("continuation", False))
+        return permit(**asked_for)
+
+    monkeypatch.setattr(seat, "permit", noted)
+    bench.script(*[Step.answer("on ", stop_reason="pause_turn")] * 2, Step.answer("end."))
+    assert (await asked(client, "Go.", streamed=streamed)).text == "on on end."
+    assert continues == [False, True, True]

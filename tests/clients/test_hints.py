@@ -35,6 +35,7 @@ def test_b08_retry_after_forms(value, expected):
 @pytest.mark.parametrize(("headers", "expected"), [
     ({"retry-after-ms": "250"}, 0.25),
     ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+    ({"retry-after-ms": "0", "retry-after": "9"}, 0),
     ({"retry-after-ms": "x", "retry-after": "9"}, 9),
     ({"retry-after-ms": "-1", "retry-after": "9"}, 9),
     ({}, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,7 @@ from interlock.credentials import Chain, EnvironmentStore, Redactor
 from interlock.errors import (
     InvalidRequestError,
     OverloadedError,
+    QuotaExhaustedError,
     RateLimitedError,
     StreamInterruptedError,
     TransientUpstreamError,
@@ -113,6 +115,20 @@ async def test_b17_the_ending_is_written_before_it_is_awaited(manual):
     assert seat.last is ending.record
     assert seat.permits[0].outcome.usage == Usage(input_tokens=25, output_tokens=3, estimated=True)
     assert seat.last.outcome == "cancelled"
+
+
+async def test_the_date_of_the_price_stands_beside_the_cost(manual):
+    attempt, _ = attempt_of(manual, prices=PRICES.model_copy(update={"as_of": date(2026, 11, 1)}))
+    attempt.sent()
+    assert (await attempt.succeed()).price_as_of == "2026-11-01"
+
+
+@pytest.mark.parametrize("per_day", [False, True], ids=["money", "day"])
+async def test_b11_only_a_day_that_is_spent_closes_the_pool_until_the_next(manual, per_day):
+    attempt, seat = attempt_of(manual)
+    attempt.sent()
+    await attempt.fail(QuotaExhaustedError("No.", status=429, per_day=per_day))
+    assert seat.permits[0].outcome.day_spent is per_day
 
 
 async def test_unknown_usage_of_a_success_is_estimated_and_flagged(manual):

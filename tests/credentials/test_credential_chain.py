@@ -154,6 +154,16 @@ def test_further_ids_of_a_provider_are_tried_after_the_first(refused) -> None:
     assert "environment variable GEMINI_API_KEY, environment variable GOOGLE_API_KEY" in message
 
 
+def test_b75_refreshed_under_a_further_id_it_is_read_again() -> None:
+    environ = {"GOOGLE_API_KEY": "google-value-1"}
+    chain = Chain(EnvironmentStore(environ))
+    assert key_of(chain, "gemini-api-key", aliases=("google-api-key",)) == "google-value-1"
+    environ["GOOGLE_API_KEY"] = "google-value-2"
+    assert key_of(chain, "gemini-api-key", aliases=("google-api-key",)) == "google-value-1"
+    chain.refresh("google-api-key")
+    assert key_of(chain, "gemini-api-key", aliases=("google-api-key",)) == "google-value-2"
+
+
 def test_the_first_store_that_has_it_wins_and_all_are_named(tmp_path: Path, refused) -> None:
     store = secret_file(tmp_path, 'anthropic-api-key = "from-the-file-1"\n[openai-api-key]\nkey = "in-a-table-1"\n')
     chain = Chain(EnvironmentStore({"ANTHROPIC_API_KEY": KEY}), store)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import traceback
-from urllib.parse import quote
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, strategies as st
@@ -156,3 +157,25 @@ def test_a_great_many_secrets_stay_bounded() -> None:
     redactor = Redactor(f"secret-number-{n:06}" for n in range(600))
     assert "599" not in redactor.redact("secret-number-000599").replace("0599]", "")
     assert redactor.redact("secret-number-000001") == "secret-number-000001"  # long rotated away
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda secret: secret,
+        lambda secret: json.dumps(secret)[1:-1],
+        lambda secret: quote(secret, safe=""),
+        quote_plus,
+        lambda secret: base64.b64encode(secret.encode()).decode(),
+        lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
+    ],
+    ids=["as it is", "json", "percent", "form", "base64", "base64-url"],
+)
+def test_b30_a_registered_secret_is_known_however_it_is_written(write: Callable[[str], str]) -> None:
+    """No name stands before it, and it has no provider's prefix: only that it was registered gives it away."""
+    secret = 'pa"ss\\word>with all?of it~~'
+    said = f"the server said <{write(secret)}> and closed"
+    shown = Redactor([secret]).redact(said)
+    assert write(secret) not in shown
+    assert shown.startswith("the server said <[redacted")
+    assert shown.endswith("> and closed")
