@@ -4,7 +4,8 @@
     state          the life of a job: its states and the moves between them
     requirements   JobRequirements: what a job declares
     resources      JobResources: what it was granted
-    calls          LLMCall; model_calls: EmbeddingCall, DecisionCall; corpus: embeddings of any number of texts
+    calls          LLMCall; model_calls: EmbeddingCall, DecisionCall; corpus: embeddings of any number of texts,
+                   batching: which of them go together
     pipeline_job   @pipeline; context: PipelineContext; scope: step ids; mapping: ctx.map; streaming: ctx.stream
     execution      one job's life, driven by calls; submitted: what is seen of it; running: its parts from the grant on
     counting       how large a call is, asked of its provider; pausing: a run that starts nothing for a while
@@ -38,13 +39,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batching import RefusedText as RefusedText
     from .blocking import BlockingResources as BlockingResources
     from .calls import LLMCall as LLMCall
     from .context import PipelineContext as PipelineContext
     from .corpus import (
         CorpusTextError as CorpusTextError,
         EmbeddedBatch as EmbeddedBatch,
-        RefusedText as RefusedText,
         embed_corpus as embed_corpus,
     )
     from .database import DatabaseProvider as DatabaseProvider, DatabaseSession as DatabaseSession
@@ -68,7 +69,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "blocking": "BlockingResources",
     "calls": "LLMCall",
-    "corpus": "CorpusTextError EmbeddedBatch RefusedText embed_corpus",
+    "batching": "RefusedText",
+    "corpus": "CorpusTextError EmbeddedBatch embed_corpus",
     "database": "DatabaseProvider DatabaseSession",
     "handle": "JobHandle",
     "job": "Job",

@@ -10,22 +10,20 @@ The texts are read as they are needed. A batch is as many of them as one request
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Kind
 from interlock.embeddings.errors import TextError, TooManyRefusedError
-from interlock.embeddings.packing import Filling, counter, refusal, size_of
 from interlock.embeddings.purpose import EmbeddingPurpose
 from interlock.embeddings.sending import NAMEABLE_TEXTS, is_of_the_body
 from interlock.errors import InvalidRequestError, UpstreamError
 
+from .batching import BATCH_TEXTS, Batch, Known, Packer, Pair, RefusedText, read_batches
 from .context import PipelineContext
 from .inside import dispatcher_of
 from .job import Job
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from interlock.embeddings.cutting import Split
     from interlock.embeddings.response import EmbeddingsResponse
 
-    from .desk import ModelDesk
     from .handle import JobHandle
     from .resources import JobResources
     from .runtime import Runtime
@@ -50,30 +47,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
 
-#: A text and what it is called.
-Pair: TypeAlias = tuple[Id, str]
-#: Which of these texts need not be embedded (again), by their ids.
-Known: TypeAlias = Callable[[Sequence[Pair[Id]]], Collection[Id] | Awaitable[Collection[Id]]]
-
-#: How many texts are read, and asked about with `known`, at once.
-LOOK_UP = 1_000
-#: The most texts of a batch unless the call says otherwise, whatever the model would take: of 1,024 numbers each that
-#: is 2 MB of vectors.
-BATCH_TEXTS = 512
 #: How many texts in batches of their own may be refused before one was embedded.
 DOUBTS = 8
 #: How many texts one after the other may get a vector that is none, before one batch comes through.
 MOST_ODD = 4
-#: How many batches are under way at once unless the call says otherwise, of several texts and of one.
-LIMIT, LIMIT_OF_SINGLES = 16, 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedText(Generic[Id]):
-    """A text that has no vector, and why."""
-
-    id: Id
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,8 +129,8 @@ async def embed_corpus(
     def call(some: Sequence[str]) -> EmbeddingCall:
         return EmbeddingCall(some, model=spec, purpose=purpose, truncate=truncate, split=split, **job)
 
-    packer = _Packer[Id](dispatcher_of(runtime).desk, spec, cuts=truncate or split is not None, batch_texts=batch_texts)
-    feed = _batches(texts, packer, known)
+    packer = Packer[Id](dispatcher_of(runtime).desk, spec, cuts=truncate or split is not None, batch_texts=batch_texts)
+    feed = read_batches(texts, packer, known)
     doubts = _Doubts()
     outcomes = _outcomes(
         runtime,
@@ -183,125 +160,6 @@ class _Nothing(Job[None]):
 
     async def run(self, resources: JobResources) -> None:
         return None
-
-
-@dataclass(slots=True, eq=False)
-class _Batch(Generic[Id]):
-    """What one call is to embed, and what is told along with it."""
-
-    ids: list[Id] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    refused: list[RefusedText[Id]] = field(default_factory=list)
-    skipped: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.ids or self.refused or self.skipped)
-
-    def without(self, indexes: Iterable[int], reason: str) -> _Batch[Id]:
-        """The same with these texts refused."""
-        out = frozenset(indexes)
-        stay = [index for index in range(len(self.ids)) if index not in out]
-        return _Batch(
-            [self.ids[index] for index in stay],
-            [self.texts[index] for index in stay],
-            [*self.refused, *(RefusedText(id=self.ids[index], reason=reason) for index in sorted(out))],
-            self.skipped,
-        )
-
-    def parts(self, most: int) -> list[_Batch[Id]]:
-        """The same in parts of `most` texts; what else there is to tell comes with the first."""
-        starts = range(0, len(self.ids), most)
-        parts = [_Batch(self.ids[at : at + most], self.texts[at : at + most]) for at in starts]
-        parts[0].refused, parts[0].skipped = self.refused, self.skipped
-        return parts
-
-
-class _Packer(Generic[Id]):
-    """Fills batches under the caps of the model that is picked now; each batch asks anew."""
-
-    def __init__(self, desk: ModelDesk, spec: ModelSpec, *, cuts: bool, batch_texts: int) -> None:
-        self._desk, self._spec, self._cuts, self._batch_texts = desk, spec, cuts, batch_texts
-        self.width = desk.catalog.embedding_width
-        self._batch = _Batch[Id]()
-        self._begin()
-
-    @property
-    def limit(self) -> int:
-        return LIMIT if self._caps.items != 1 else LIMIT_OF_SINGLES
-
-    def add(self, id: Id, text: str) -> _Batch[Id] | None:
-        """Take a text in; gives the batch before it when it does not fit into that any more."""
-        if not isinstance(text, str):
-            raise TypeError(f"the text of {id!r} is {type(text).__name__}, not str")
-        tokens, size = self._count(text), size_of(text)
-        found = refusal(0, tokens, size, self._caps, len(text))
-        if found is not None and (found.blank or not self._cuts):
-            self._batch.refused.append(RefusedText(id=id, reason=found.reason))
-            return self.close() if len(self._batch.refused) >= self._batch_texts else None
-        # A text that will be cut or split has a request to itself: how much is left of it is the call's own matter.
-        full = self.close() if found is not None or not self._filling.takes(tokens, size) else None
-        self._filling.add(tokens, size)
-        self._batch.ids.append(id)
-        self._batch.texts.append(text)
-        return full or None
-
-    def skip(self) -> None:
-        self._batch.skipped += 1
-
-    def close(self) -> _Batch[Id]:
-        """The batch as it is; the next one begins."""
-        done, self._batch = self._batch, _Batch[Id]()
-        self._begin()
-        return done
-
-    def _begin(self) -> None:
-        entry = self._desk.bind(self._spec, 0, exact=True).entry
-        self._count = counter(entry, partial(self._desk.estimator.estimate, entry.id))
-        caps = self._desk.text_caps(entry)
-        items = self._batch_texts if caps.items is None else min(caps.items, self._batch_texts)
-        self._caps = replace(caps, items=items)
-        self._filling = Filling(self._caps)
-
-
-async def _batches(
-    texts: Iterable[Pair[Id]] | AsyncIterable[Pair[Id]], packer: _Packer[Id], known: Known[Id] | None
-) -> AsyncGenerator[_Batch[Id], None]:
-    async for pairs in _looked_up(texts, LOOK_UP if known is not None else 1):
-        passed: Collection[Id] = ()
-        if known is not None:
-            answer = known(pairs)
-            passed = await answer if inspect.isawaitable(answer) else answer
-        for id, text in pairs:
-            if id in passed:
-                packer.skip()
-                continue
-            full = packer.add(id, text)
-            if full is not None:
-                yield full
-    last = packer.close()
-    if last:
-        yield last
-
-
-async def _looked_up(
-    texts: Iterable[Pair[Id]] | AsyncIterable[Pair[Id]], count: int
-) -> AsyncGenerator[list[Pair[Id]], None]:
-    """The texts, `count` at a time."""
-    held: list[Pair[Id]] = []
-    if isinstance(texts, AsyncIterable):
-        async for pair in texts:
-            held.append(pair)
-            if len(held) >= count:
-                yield held
-                held = []
-    else:
-        for pair in texts:
-            held.append(pair)
-            if len(held) >= count:
-                yield held
-                held = []
-    if held:
-        yield held
 
 
 def _outcomes(
@@ -348,12 +206,12 @@ class _Doubts:
 
 
 #: Part of a batch without what was refused, and what was answered to it.
-_Part: TypeAlias = "tuple[_Batch[Id], EmbeddingsResponse | None]"
+_Part: TypeAlias = "tuple[Batch[Id], EmbeddingsResponse | None]"
 
 
 async def _answered(
     runtime: Runtime | PipelineContext,
-    outcome: MapOutcome[_Batch[Id], EmbeddingsResponse | None],
+    outcome: MapOutcome[Batch[Id], EmbeddingsResponse | None],
     call: Callable[[Sequence[str]], EmbeddingCall],
     doubts: _Doubts,
 ) -> deque[_Part[Id]]:
@@ -367,7 +225,7 @@ async def _answered(
 
 async def _once_more(
     runtime: Runtime | PipelineContext,
-    batch: _Batch[Id],
+    batch: Batch[Id],
     error: BaseException,
     call: Callable[[Sequence[str]], EmbeddingCall],
     doubts: _Doubts,
@@ -419,7 +277,7 @@ async def _others_are_taken(
     return True
 
 
-def _embedded(batch: _Batch[Id], response: EmbeddingsResponse | None, width: int) -> EmbeddedBatch[Id]:
+def _embedded(batch: Batch[Id], response: EmbeddingsResponse | None, width: int) -> EmbeddedBatch[Id]:
     import numpy as np
 
     return EmbeddedBatch(
