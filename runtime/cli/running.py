@@ -277,7 +277,7 @@ class FileRun:
         if isinstance(error, SpendCapExceededError):
             self.capped = self.capped or error
             self._stopping.set()
-        code = getattr(error, "code", "") or type(error).__name__
+        code = error.code if isinstance(error, InterlockError) else type(error).__name__  # others' codes mean nothing
         message = told(error)
         self.failures.add(line.number, code, message)
         failed = {"code": code, "message": message}

@@ -140,3 +140,23 @@ def test_the_order_does_not_depend_on_who_is_first(folder: Any, concurrency: str
     folder.lines(*({"id": number, "text": "fail" if number % 3 == 1 else "x"} for number in range(10)))
     folder.run("shout", "--concurrency", concurrency)
     assert ids(folder.output()) == list(range(10))
+
+
+def test_an_error_of_another_library_goes_by_its_class_whatever_it_calls_its_code(folder: Any) -> None:
+    source = """
+from interlock import PipelineContext, pipeline
+
+class LockedError(Exception):
+    code = "e3q8"
+
+@pipeline
+async def locked(ctx: PipelineContext, text: str) -> str:
+    raise LockedError("database is locked")
+"""
+    (folder.path / "locked_of_test.py").write_text(source, encoding="utf-8")
+    folder.lines({"id": "a", "text": "tea"})
+    given = ["--input", "in.jsonl", "--output", "out.jsonl", "--catalog", "catalog.yaml"]
+    done = folder.call("run", "locked_of_test.py:locked", *given)
+    assert done.exit_code == 1
+    assert folder.output()[0]["error"] == {"code": "LockedError", "message": "database is locked"}
+    assert "LockedError: line 1: database is locked" in done.stderr
