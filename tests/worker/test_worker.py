@@ -198,9 +198,17 @@ async def test_a_worker_is_woken_by_what_another_process_puts_there(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waking, "TOLD_EVERY_S", 3_600.0)  # whoever is told does not look
+    waits: list[float] = []
+    wait = waking.Waker.wait
+
+    async def noted(waker: waking.Waker, longest_s: float) -> None:
+        waits.append(longest_s)
+        await wait(waker, longest_s)
+
+    monkeypatch.setattr(waking.Waker, "wait", noted)
     async with Runtime(settings(store)) as there, Runtime(settings(store)) as here, working(there) as worker:
         if store.startswith("postgresql"):
-            await true_within(lambda: worker._waker.every_s == 3_600.0)
+            await true_within(lambda: waits[-1:] == [3_600.0] and not worker._waker.woken.is_set())
         run_id = await here.enqueue(work.double(21))
         assert await until(here, run_id, "succeeded") == "succeeded"
 
