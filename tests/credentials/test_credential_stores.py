@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import boto3
 import keyring
@@ -188,10 +191,44 @@ def test_a_region_is_never_guessed(secrets: Secrets) -> None:
         key_of(Chain(secrets.store(region=None)))
 
 
-def test_an_aws_that_cannot_be_reached_is_an_error_of_one_try(secrets: Secrets, unused_port: int) -> None:
+def test_an_aws_that_cannot_be_reached_is_an_error(secrets: Secrets, unused_port: int) -> None:
     store = secrets.store(endpoint_url=f"http://127.0.0.1:{unused_port}")
     with pytest.raises(CredentialError, match="EndpointConnectionError"):
         key_of(Chain(store))
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that is out of order, and counts who asks."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(500)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *said: object) -> None:
+        pass
+
+
+def test_an_aws_that_is_out_of_order_is_asked_once(secrets: Secrets) -> None:
+    """The event loop waits for the answer."""
+    Refusing.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            with pytest.raises(CredentialError, match="cannot be read"):
+                key_of(Chain(secrets.store(endpoint_url=f"http://127.0.0.1:{server.server_port}")))
+        finally:
+            server.shutdown()
+    assert Refusing.asked == ["/"]
+
+
+def test_a_secret_of_bytes_is_named_and_not_taken_for_none(secrets: Secrets) -> None:
+    secrets.client.create_secret(Name="interlock/bytes", SecretBinary=b"key")
+    with pytest.raises(CredentialError, match="it holds bytes, not text"):
+        key_of(Chain(secrets.store(), EnvironmentStore({"BYTES": KEY})), "bytes")
 
 
 def test_no_secret_is_in_any_error(secrets: Secrets) -> None:
