@@ -55,8 +55,9 @@ class Codes:
         used = np.flatnonzero(vectors.any(axis=0))
         part = vectors[:, : int(used[-1]) + 1 if len(used) else 1]
         step = np.maximum(np.abs(part).max(axis=1), np.finfo(np.float32).tiny) / np.float32(STEPS)
-        steps = np.rint(part / step[:, None])
-        error = np.linalg.norm(part - steps * step[:, None], axis=1)
+        with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite, which is refused below
+            steps = np.rint(part / step[:, None])
+            error = np.linalg.norm(part - steps * step[:, None], axis=1)
         if not np.isfinite(error).all():
             raise ValueError("a vector has a number that is not finite")
         return Codes(steps.astype(np.int8), step, error.astype(np.float32))

@@ -114,6 +114,12 @@ def with_answer(place: int, **changed: Any) -> list[dict[str, Any]]:
         ),
         (with_answer(0, probabilities=ANSWERS[0]["probabilities"][:2]), "'sales' of 'department' has no probability"),
         (with_answer(3, probabilities=[{"value": "0", "probability": 1.0}]), "of no option"),
+        (
+            with_answer(
+                3, probabilities=[{"value": v, "probability": p} for v, p in ((0, 0.0), (True, 0.95), (2, 0.05))]
+            ),
+            "of no option",
+        ),
         (with_answer(3, score=2.0), "its probabilities make it 1.050"),
         ([3, *ANSWERS[1:]], "is not an object"),
     ],

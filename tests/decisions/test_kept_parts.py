@@ -91,13 +91,24 @@ async def test_what_was_kept_outlasts_several_failures_and_is_taken_once(failing
     assert len(client.asked) == 27
 
 
+async def test_in_a_batch_what_fails_is_told_by_its_index_and_stops_no_other(failing: Any) -> None:
+    client, attempt, _ = failing("q1")
+    states = [DecisionRequest("state", {f"q{n}": Noul.of("?")}) for n in range(4)]
+    batch = await attempt().decide_batch(states)
+    assert list(batch.errors) == [1]
+    assert [batch[n].noul(f"q{n}").noul for n in (0, 2, 3)] == [0.0, 0.02, 0.03]
+    assert batch[0].cost is None  # of a model without a price
+    client.failing = frozenset()
+    assert (await attempt().decide(TWELVE)).cost is None
+
+
 async def test_a_final_failure_stops_the_others(failing: Any) -> None:
     client, attempt, seat = failing("q2")
     client.error = InvalidRequestError("no", status=400)
     with pytest.raises(InvalidRequestError):
         await attempt().decide(TWELVE)
     assert len(client.asked) == 8
-    assert len([record for record in seat.records if record.outcome == "completed"]) < 7
+    assert sorted(record.outcome for record in seat.records) == ["cancelled"] * 7 + ["invalid_request"]
 
 
 def test_an_answer_is_to_the_same_question_about_the_same_state_by_the_same_model(make_entry: Any) -> None:
@@ -139,6 +150,9 @@ async def test_a_job_that_is_run_again_asks_and_reserves_only_what_lacks_an_answ
     assert provider.count - before == 7
     assert response.answers == whole.answers
     assert (response.requests, response.cost, handle.cost) == (6, whole.cost, whole.cost)
+    assert response.usage == whole.usage
+    taken = [row.record.usage.input_tokens or 0 for row in rows if row.record.error is None]
+    assert (len(taken), sum(taken)) == (12, 2 * (whole.usage.input_tokens or 0))
     assert not any(row.record.undeclared for row in rows)
 
 

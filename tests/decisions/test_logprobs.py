@@ -39,12 +39,12 @@ def build(provider: Any, make_entry: Any, make_environment: Any, make_seat: Any)
     return build
 
 
-def completion(*top: tuple[str, float], **message: Any) -> Step:
+def completion(*top: tuple[str, float], finish: str = "stop", **message: Any) -> Step:
     listed = [{"token": token, "logprob": logprob, "bytes": None} for token, logprob in top]
     content = [{**listed[0], "top_logprobs": listed}] if listed else []
     choice = {
         "index": 0, "message": {"role": "assistant", "content": top[0][0] if top else None, **message},
-        "finish_reason": "stop", "logprobs": {"content": content, "refusal": None} if top else None,
+        "finish_reason": finish, "logprobs": {"content": content, "refusal": None} if top else None,
     }  # fmt: skip
     usage = {"prompt_tokens": 20, "completion_tokens": 1, "total_tokens": 21}
     return Step.body({"id": "c", "model": "a-model-1", "choices": [choice], "usage": usage}, "application/json")
@@ -157,6 +157,7 @@ async def test_more_options_than_alternatives_are_stated(build: Any) -> None:
         (completion(("A", 0.69)), MalformedResponseError, "above 0"),
         (completion(("\n", -0.1)), MalformedResponseError, "no token that says anything"),
         (completion(("A", -0.1), refusal="I will not."), ProviderRefusalError, "will not answer"),
+        (completion(("A", -0.1), finish="content_filter"), ProviderRefusalError, "will not answer"),
         (cut_off(None), OutputTruncatedError, "cut off at 4 .* with its thinking off"),
     ],
 )

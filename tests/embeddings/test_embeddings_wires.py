@@ -249,6 +249,15 @@ async def test_b25_gaps_and_duplicates_are_refused_and_paid(bench: Bench, wire: 
     assert seat.permits[0].outcomes[0].kind is OutcomeKind.COMPLETED
 
 
+@pytest.mark.parametrize(("wire", "broken"), [(OPENAI, {"data": "no"}), (GEMINI, {"embeddings": [{}]})])
+async def test_a_body_that_is_not_of_its_wire_is_paid_all_the_same(bench: Bench, wire: Wire, broken: Any) -> None:
+    embeddings, seat = bench.client(wire)
+    bench.script(Step.body({**wire.answer([[1.0]]), **broken}))
+    with pytest.raises(MalformedResponseError, match="not of its wire"):
+        await embeddings.embed("a")
+    assert (seat.records[0].usage.input_tokens, seat.records[0].usage.estimated) == (9, False)
+
+
 @wires(lambda wire: wire.numbered)
 async def test_b25_results_are_put_back_in_order(bench: Bench, wire: Wire) -> None:
     embeddings, _ = bench.client(wire)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from search.places import Place, brute_force, some, unit
 
+from interlock.errors import StoreError
 from interlock.runtime.search import open_collection, scan, sqlite as sqlite_store
 from interlock.runtime.search.scan import HeldVectors, highest, scan_in_steps
 from interlock.runtime.search.sqlite import SqliteCollection
@@ -62,6 +63,17 @@ def test_steps_and_memory_find_what_brute_force_finds(sizes: list[int], seed: in
     left = held.candidates(question, 20)
     assert not gone & set(left)
     assert len(left) == len(set(left)) >= min(20, len(keys) - len(gone))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_number_that_is_none_is_damage_and_no_score(bad: float) -> None:
+    vectors = some(5, width=12)[1].copy()
+    vectors[3, 2] = bad
+    question = unit(np.ones(12))
+    with pytest.raises(StoreError, match="damaged"):
+        scan_in_steps([(np.arange(5), vectors)], question, 2)
+    with pytest.raises(StoreError, match="damaged"):
+        HeldVectors().add([(np.arange(5), vectors)], most=10**6)
 
 
 def test_what_has_gone_keeps_nothing_out_that_is_there() -> None:
