@@ -12,6 +12,7 @@ from search.places import Place, brute_force, some, unit
 
 from interlock.errors import StoreError
 from interlock.runtime.search import open_collection, scan, sqlite as sqlite_store
+from interlock.runtime.search.documents import hits_of, rows_of
 from interlock.runtime.search.scan import HeldVectors, highest, scan_in_steps
 from interlock.runtime.search.sqlite import SqliteCollection
 
@@ -63,6 +64,19 @@ def test_steps_and_memory_find_what_brute_force_finds(sizes: list[int], seed: in
     left = held.candidates(question, 20)
     assert not gone & set(left)
     assert len(left) == len(set(left)) >= min(20, len(keys) - len(gone))
+
+
+def test_of_equal_scores_the_smaller_id_comes_first() -> None:
+    vector = unit(np.ones(4))
+    found = [(id, "text", "{}", vector) for id in ("b", "c", "a")]
+    assert [hit.id for hit in hits_of(found, vector, 2)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("length", [1.0005, 0.9995, 1.0 + 1e-5])
+def test_a_length_that_is_nearly_1_becomes_1(length: float) -> None:
+    documents, vectors = some(3, width=12)
+    (_, row, _) = rows_of(documents, vectors * np.array([[1.0], [length], [1.0]], dtype=np.float32))
+    assert abs(np.linalg.norm(row.vector.astype(np.float64)) - 1.0) < 5e-7
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
