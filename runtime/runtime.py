@@ -83,6 +83,7 @@ class Runtime:
         return self
 
     async def _enter(self, settings: RuntimeSettings) -> None:
+        settings.check()
         check_unique([provider.name for provider in settings.databases], "databases")
         check_unique([account.name for account in settings.accounts], "accounts")
         self._credentials = settings.credentials or Chain.default()

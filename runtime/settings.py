@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from interlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -85,6 +88,18 @@ class RuntimeSettings:
     clock: Clock | None = None
     wall: Callable[[], datetime] | None = None
     seed: int | None = None
+
+    def check(self) -> None:
+        """Raises ConfigurationError for a word that means nothing, or seconds that no lease and no grace can have."""
+        for name, words in (("ambiguous", ("resend", "fail")), ("store_durability", ("NORMAL", "FULL"))):
+            if getattr(self, name) not in words:
+                raise ConfigurationError(f"{name}= is {' or '.join(map(repr, words))}, not {getattr(self, name)!r}")
+        for name, least in (("lease_s", "above 0"), ("grace_min_s", "0 or more"), ("grace_max_s", "0 or more")):
+            seconds = getattr(self, name)
+            if not isinstance(seconds, int | float) or not 0 <= seconds < inf or (name == "lease_s" and not seconds):
+                raise ConfigurationError(f"{name}= is seconds, {least}, not {seconds!r}")
+        if not isinstance(self.grace_fraction, int | float) or not 0 <= self.grace_fraction < inf:
+            raise ConfigurationError(f"grace_fraction= is a part of a timeout, 0 or more, not {self.grace_fraction!r}")
 
     def grace_s(self, timeout_s: float | None) -> float:
         """Seconds between asking a job to stop and cancelling it hard."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from interlock.errors import AmbiguousStepError, LeaseLostError, ReplayMismatchError, StoreError
+from interlock.errors import AmbiguousStepError, ConfigurationError, LeaseLostError, ReplayMismatchError, StoreError
 
 from .protocol import RecordedRun, RunStatus
 from .replay import Mode, is_refusal
@@ -43,6 +43,10 @@ class Opening:
     ambiguous: Literal["resend", "fail"] = "resend"
     claimed: RecordedRun | None = None
     goes_back: Callable[[BaseException | None], bool] = _is_its_own
+
+    def __post_init__(self) -> None:
+        if self.ambiguous not in ("resend", "fail"):  # else a slip of the pen would be paid twice
+            raise ConfigurationError(f"ambiguous= is 'resend' or 'fail', not {self.ambiguous!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.admission import CountingGate
-from interlock.errors import InterlockError, JobCancelledError
+from interlock.errors import ConfigurationError, InterlockError, JobCancelledError
 from interlock.runtime import LLMCall, Runtime, RuntimeSettings
 from interlock.runtime.journal import starting
 from interlock.runtime.uncancelled import uncancelled
@@ -40,6 +40,30 @@ async def test_settings_that_prove_wrong_late_leave_no_store_open(settings: Any,
             pass
     assert store_threads() == before
     await engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ambiguous", "Fail"),
+        ("store_durability", "full"),
+        *[("lease_s", value) for value in (0, -5, float("nan"), float("inf"), "5")],
+        ("grace_min_s", -1),
+        ("grace_max_s", "30"),
+        ("grace_fraction", float("nan")),
+    ],
+)
+async def test_a_setting_that_means_nothing_is_refused_by_name(settings: Any, name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name}= is"):
+        await Runtime(settings(**{name: value})).__aenter__()
+
+
+async def test_a_word_for_ambiguous_steps_that_means_nothing_is_refused(runtime: Runtime) -> None:
+    word: Any = "Fail"
+    with pytest.raises(ConfigurationError, match="ambiguous= is"):
+        await runtime.run(LLMCall("x"), run_id="r", ambiguous=word)
+    with pytest.raises(ConfigurationError, match="ambiguous= is"):
+        runtime.submit(LLMCall("x"), run_id="r", ambiguous=word)
 
 
 @pytest.mark.parametrize("turns", range(6))
