@@ -137,7 +137,7 @@ def left_runs(connection: Connection, *, pipeline: str, prefix: str) -> dict[str
     """Runs whose ids begin so that were cut off, cancelled or failed, by the fingerprint of their call, oldest first.
     None that lives, that is paused, or that belongs to workers."""
     columns: Any = (runs.c.run_id, runs.c.fingerprint, runs.c.status, runs.c.owner, runs.c.pause_requested_at)
-    question = (
+    question: Any = (
         select(*columns)
         .where(runs.c.pipeline == pipeline, runs.c.run_id.startswith(prefix, autoescape=True))
         .where(runs.c.claimed_at.is_(None), runs.c.pause_requested_at.is_(None))
