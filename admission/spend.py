@@ -223,8 +223,8 @@ class SpendGate:
             if purse.spent + hold.ask > purse.cap.amount:
                 cap = purse.cap
                 return SpendCapExceededError(
-                    f"the cost cap {cap.name!r} is {cap.amount} {cap.currency}: {purse.spent} is spent, {purse.held} "
-                    f"is held by calls under way, and this call may cost {hold.ask}; nothing was sent",
+                    f"the cost cap {cap.name!r} is {cap.amount:f} {cap.currency}: {purse.spent:f} is spent, "
+                    f"{purse.held:f} is held by calls under way, and this call may cost {hold.ask:f}; nothing was sent",
                     cap=str(cap.amount),
                     spent=str(purse.spent),
                     held=str(purse.held),

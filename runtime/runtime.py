@@ -17,7 +17,7 @@ from interlock.catalog.pricing import parse_cap
 from interlock.catalog.spec import ModelSpec
 from interlock.catalog.words import Grade
 from interlock.credentials import Chain
-from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, RunHeldError
+from interlock.errors import ConfigurationError, InterlockError, LeaseLostError, RunHeldError, code_of
 
 from .calls import CallSettings
 from .direct import DirectDecisions, DirectEmbeddings, DirectLLM
@@ -376,7 +376,7 @@ class Runtime:
                 status=str(handle.state),
                 started_at=row.started_at,
                 ended_at=dispatcher.wall(),
-                error_code=None if error is None else getattr(error, "code", type(error).__name__),
+                error_code=None if error is None else code_of(error),
                 error=None if error is None else self._credentials.redactor.redact(_told(error)),
                 cost_cap=row.cost_cap,
             )

@@ -26,6 +26,7 @@ from interlock.errors import (
     StoreError,
     UndeclaredResourceError,
     UnpricedModelError,
+    code_of,
 )
 
 from ..ledger import STORE
@@ -277,7 +278,7 @@ class FileRun:
         if isinstance(error, SpendCapExceededError):
             self.capped = self.capped or error
             self._stopping.set()
-        code = error.code if isinstance(error, InterlockError) else type(error).__name__  # others' codes mean nothing
+        code = code_of(error)
         message = told(error)
         self.failures.add(line.number, code, message)
         failed = {"code": code, "message": message}

@@ -18,7 +18,7 @@ from rich.console import Console
 from interlock.catalog import Catalog
 from interlock.clients.simulator import PublishedLimits, SimulatedProvider
 from interlock.embeddings.purpose import EmbeddingPurpose
-from interlock.errors import ConfigurationError
+from interlock.errors import ConfigurationError, code_of
 
 from ..database import DatabaseProvider
 from ..runtime import Runtime
@@ -71,7 +71,7 @@ class _Ended:
             self.done += 1
             return
         self.first = self.first or error
-        self.errors[getattr(error, "code", type(error).__name__)] += 1
+        self.errors[code_of(error)] += 1
 
     @property
     def failed(self) -> int:

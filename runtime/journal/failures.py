@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from interlock.errors import InterlockError, ReplayedError, UnencodableError
+from interlock.errors import InterlockError, ReplayedError, UnencodableError, code_of
 
 from .names import class_named, name_of
 
@@ -16,11 +16,6 @@ _UNWRITTEN = object()
 
 #: How far a chain of causes is kept.
 LONGEST_CHAIN = 4
-
-
-def code_of(error: BaseException) -> str:
-    """Its stable code; for an error that is not Interlock's, the name of its class."""
-    return getattr(error, "code", None) if isinstance(error, InterlockError) else type(error).__name__  # type: ignore[return-value]
 
 
 def encode_error(error: BaseException, depth: int = LONGEST_CHAIN) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from interlock.errors import (
     LeaseLostError,
     ReplayedError,
     UnencodableError,
+    code_of,
 )
 
 from ..job import Job, job_name
@@ -33,7 +34,7 @@ from ..state import JobState
 from ..store.book import DONE
 from .calling import check_same
 from .codec import dumps, loads
-from .failures import code_of, dumps_error, told
+from .failures import dumps_error, told
 from .fingerprint import fingerprint_of
 from .opening import Opening, Taking, taking
 from .protocol import (

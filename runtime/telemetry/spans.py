@@ -16,6 +16,7 @@ from opentelemetry import context as otel_context, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
 from interlock.clients.outcomes import OK
+from interlock.errors import code_of
 
 from . import catalogue as names
 from .harmless import harmless, nothing
@@ -89,7 +90,7 @@ class Spans:
         if span.is_recording():
             span.set_attributes(_said({names.STATE: str(execution.state), names.ATTEMPTS: execution.attempt}))
             if error is not None:
-                _fail(span, getattr(error, "code", type(error).__name__))
+                _fail(span, code_of(error))
         span.end(_nanoseconds(self._wall()))
 
     @harmless(nothing)

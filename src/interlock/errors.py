@@ -30,6 +30,11 @@ class InterlockError(Exception):
         return _restore, (type(self), self.args, dict(self.__dict__))
 
 
+def code_of(error: BaseException) -> str:
+    """Its stable code; for an error that is not Interlock's, the name of its class: others' codes mean nothing here."""
+    return error.code if isinstance(error, InterlockError) else type(error).__name__
+
+
 # Configuration: the catalog, the settings, what a deployment wrote down.
 
 

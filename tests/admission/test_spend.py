@@ -49,6 +49,16 @@ async def test_an_ask_holds_its_worst_price_and_settles_to_the_real_one() -> Non
     assert s.book("run") == (Decimal("0.15"), Decimal(0)), "exactly once"
 
 
+async def test_small_amounts_are_told_as_people_write_them() -> None:
+    s = Spender(run="0.0000001")
+    with pytest.raises(SpendCapExceededError) as refused:
+        s.ask("0.00000025", "run")
+    assert str(refused.value) == (
+        "the cost cap 'run' is 0.0000001 USD: 0 is spent, 0 is held by calls under way, and this call may cost "
+        "0.00000025; nothing was sent"
+    )
+
+
 async def test_it_is_refused_only_when_spent_and_ask_pass_the_cap() -> None:
     s = Spender(run="1.00")
     first = s.ask("0.70", "run")

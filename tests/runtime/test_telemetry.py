@@ -123,6 +123,26 @@ async def test_a_wait_is_a_span_that_names_what_held_it_back(world: Any, entry: 
     assert all(jobs[wait.parent.span_id].start_time == wait.start_time for wait in waits)
 
 
+class LockedError(Exception):
+    """Of another library, whose codes mean nothing here."""
+
+    code = 3_141
+
+
+async def test_an_error_of_another_library_goes_by_its_class(world: Any, collected: Collected) -> None:
+    @pipeline
+    async def locked(ctx: PipelineContext) -> None:
+        raise LockedError("database is locked")
+
+    async with world.runtime(**collected.settings()) as runtime:
+        with pytest.raises(LockedError):
+            await world.until(runtime.run(locked()))
+        (run,) = await runtime.runs()
+    assert run.error_code == "LockedError"
+    (span,) = [span for span in collected.spans if span.status.status_code is StatusCode.ERROR]
+    assert (span.attributes or {})["error.type"] == "LockedError"
+
+
 async def test_every_attempt_is_a_span_and_what_failed_says_so(world: Any, collected: Collected) -> None:
     world.provider.script(
         world.step(error=RateLimitedError("busy", status=429, retry_after_s=1.0)),
