@@ -267,7 +267,7 @@ async def test_exact_events_may_break_off(wire: Any, http: httpx2.AsyncClient, p
         provider.script(Step.events({"type": {"a": 1}}, b"raw", ending=ending))
         got = bytearray()
         async with http.stream(
-            "POST", path, json=body, timeout=httpx2.Timeout(5, read=0.05 if ending == "stall" else 5)
+            "POST", path, json=body, timeout=httpx2.Timeout(5, read=1 if ending == "stall" else 5)
         ) as response:
             with pytest.raises(error):
                 await read_into(got, response)
