@@ -81,5 +81,9 @@ def _tool_tokens(name: str, description: str, schema: Mapping[str, Any]) -> int:
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # its `default` is a user's own `__str__`
+        pass
+    try:
         return repr(value)
+    except Exception:  # nested too deep, or a `__repr__` that fails: who encodes it says so
+        return ""

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from interlock.clients.conversation import Conversation, ToolUseBlock
+from interlock.clients.measure import raw_input_tokens
+from interlock.clients.options import CallOptions, Tool
 from interlock.errors import ConfigurationError, UnencodableError
 from interlock.runtime import Job, JobRequirements, LLMCall, PipelineContext, Runtime, pipeline
 from interlock.runtime.journal.memory import MemoryJournal
@@ -124,3 +127,23 @@ async def test_a_cap_may_be_a_number(world: Any, tmp_path: Any) -> None:
 async def test_a_wait_that_no_clock_holds_is_refused(world: Any, runtime: Runtime) -> None:
     with pytest.raises(ConfigurationError, match="max_wait_s"):
         await world.until(runtime.run(LLMCall("x", max_output_tokens=20, max_wait_s=10**400)))
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError("mine")
+
+
+def deep_object() -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(100_000):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("make", [deep_object, lambda: {"a": Mute()}], ids=["deep", "mute"])
+def test_the_size_of_a_call_is_estimated_whatever_is_in_it(make: Callable[[], dict[str, Any]]) -> None:
+    """What cannot be written is refused where it is encoded, by name."""
+    assert raw_input_tokens("x", options=CallOptions(tools=(Tool("t", "", make()),))) > 0
+    used = ToolUseBlock(id="1", name="t", input=make())
+    assert raw_input_tokens(Conversation.of("x").assistant([used])) > 0
