@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from interlock.decisions import Calibration, Choice, ChoiceAnswer, Noul, NoulAnswer, Score, ScoreAnswer
 from interlock.decisions.calibration import FittedTemperature, fingerprint
 from interlock.decisions.formulas import choice_confidence
+from interlock.decisions.recorded import plain
 from interlock.decisions.temperature import calibrated, scaled
 from interlock.errors import ConfigurationError
 
@@ -64,6 +65,16 @@ def test_a_score_keeps_its_level_and_is_the_expectation(p: list[float], temperat
     assert made.score == pytest.approx(sum(at * each for at, each in enumerate(made.probabilities)))
     assert made.probabilities[answer.level] == max(made.probabilities)
     assert (made.raw_score, made.raw_probabilities) == (1.0, tuple(p))
+
+
+@pytest.mark.parametrize("method", ["stated", "logprobs"])
+def test_where_a_distribution_comes_from_is_kept_with_it(method: Any) -> None:
+    answer = NoulAnswer(noul=0.9, method=method)
+    assert plain(answer) == {"type": "noul", "noul": 0.9, "method": method}
+    assert plain(calibrated(answer, 2.0)) == {
+        "type": "noul", "noul": pytest.approx(0.75), "method": method, "temperature": 2.0, "raw": 0.9,
+    }  # fmt: skip
+    assert "method" not in plain(NoulAnswer(noul=0.9))
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
