@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,4 +100,24 @@ async def test_the_meters_of_one_request(reader: InMemoryMetricReader) -> None:
     assert cost.attributes == {
         "interlock.currency": "EUR", "gen_ai.provider.name": "aws.bedrock", "gen_ai.request.model": "wire",
         "gen_ai.workflow.name": "triage",
+    }  # fmt: skip
+
+
+async def test_the_meters_of_an_account(reader: InMemoryMetricReader) -> None:
+    """A level without bound is no figure, and is left out."""
+    known = {"capacity": 10.0, "slowdown": 1.5, "held_for_s": 7.0, "waiting": 3, "rate_limited": 2, "overloaded": 4}
+    accounts = (SimpleNamespace(name="a", level=float("inf"), **known),)
+    meters = Meters(MeterProvider([reader]), lambda: SimpleNamespace(accounts=accounts))
+    data = reader.get_metrics_data()
+    assert data is not None
+    told = {
+        (metric.name, point.attributes.get("error.type")): point.value
+        for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
+        for point in metric.data.data_points
+    }  # fmt: skip
+    meters.close()
+    assert told == {
+        ("interlock.account.capacity", None): 10.0, ("interlock.account.slowdown", None): 1.5,
+        ("interlock.account.held", None): 7.0, ("interlock.account.waiting", None): 3,
+        ("interlock.account.refusals", "llm_rate_limited"): 2, ("interlock.account.refusals", "llm_overloaded"): 4,
     }  # fmt: skip
