@@ -249,8 +249,8 @@ class FileRun:
         self, runtime: Runtime, line: Line, run_id: str, room: asyncio.Semaphore, *, left: str | None
     ) -> None:
         try:
+            job = self._job(line)
             try:
-                job = self._job(line)
                 value = await (runtime.run(job, run_id=run_id) if left is None else runtime.resume(run_id, job))
             except (ReplayMismatchError, RunHeldError):
                 if left is None:
