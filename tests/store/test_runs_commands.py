@@ -18,7 +18,7 @@ from interlock.runtime import CallRow
 from interlock.runtime.cli.app import app
 from interlock.runtime.journal.protocol import Intent, RunEnd, RunHead, RunStatus, StepOutcome, StepStatus
 from interlock.runtime.store.opening import open_book, read_store, upgrade_store
-from interlock.runtime.store.run_changes import Wanted
+from interlock.runtime.store.run_changes import Wanted, wanted
 from interlock.runtime.store.schema import calls, runs, steps
 from interlock.runtime.store.sql_book import SqlBook
 
@@ -221,3 +221,15 @@ def test_no_password_is_shown(postgres: Any) -> None:
     for words in (("runs", "show", "x"), ("calls",)):
         said = interlock(*words, "--store", url.replace("/test_", "/nowhere_"), code=2)
         assert "hunter22" not in said
+
+
+async def test_a_cancelled_run_that_is_taken_up_again_does_not_hear_the_old_word(store_url: str) -> None:
+    head = RunHead(run_id="s", pipeline="p", started_at=NOW)
+    async with opened(store_url) as book:
+        await book.journal.create(head, owner=book.owner)[1]
+    interlock("runs", "cancel", "s", "--store", store_url)
+    async with opened(store_url) as book:
+        taken = await book.journal.begin(head, owner=book.owner, reopen={RunStatus.CANCELLED})
+        assert taken.claim is not None
+        owner = book.owner
+        assert await asyncio.to_thread(read_store, store_url, lambda connection: wanted(connection, owner)) == {}
