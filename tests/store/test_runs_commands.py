@@ -29,7 +29,7 @@ NOW = datetime.now(UTC)
 def interlock(*words: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == code, result.output
-    return result.output
+    return result.output if code else result.stdout
 
 
 def listed(url: str, *words: str) -> dict[str, Any]:
