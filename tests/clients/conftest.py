@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from waiting import until
 
 from interlock.admission.clock import Clock, ManualClock, SystemClock
 from interlock.admission.outcome import CallOutcome, OutcomeKind
@@ -229,15 +230,6 @@ class Bench:
             assert client.connections._value == client.environment.settings.max_connections, (
                 "a connection is still held"
             )
-
-
-async def until(condition: Callable[[], object], *, turns: int = 2_000) -> None:
-    """Let the loop run until something is so: sockets cannot be told to hurry, and nothing here sleeps by the clock."""
-    for _ in range(turns):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came to be")
 
 
 async def asked(client: BoundLLMClient, conversation: Any, *, streamed: bool, **call: Any) -> LLMResponse:

@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 import pytest
+from waiting import until
 
 from interlock.admission.clock import ManualClock
 from interlock.admission.outcome import OutcomeKind
@@ -174,10 +175,7 @@ async def test_an_error_whose_body_does_not_end_is_still_of_its_class(build: Any
                   headers={"retry-after": "7"})  # fmt: skip
     call = failing(build, provider, Step(name="stalled", raw=stalled), environment={"clock": clock})
     task = asyncio.create_task(call)
-    for _ in range(2_000):
-        if clock.next_instant == clock.now() + GRACE_S:
-            break
-        await asyncio.sleep(0.001)
+    await until(lambda: clock.next_instant == clock.now() + GRACE_S)
     await clock.advance(GRACE_S)
     assert task.done()
     error, seat = await task

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import until
 
 from interlock.admission.clock import ManualClock
 from interlock.admission.outcome import Dimension, OutcomeKind
@@ -391,10 +392,7 @@ async def test_an_attempt_that_takes_too_long_is_transient_and_closes_its_connec
     embeddings, seat = bench.client(wire, clock=clock, timeout_s=60)
     bench.script(Step.stall(None))
     task = asyncio.ensure_future(embeddings.embed("hello"))
-    for _ in range(2_000):
-        if bench.provider.count:
-            break
-        await asyncio.sleep(0.001)
+    await until(lambda: bench.provider.count)
     await clock.advance(60)
     with pytest.raises(TransientUpstreamError, match="did not answer within 60 s"):
         await task
@@ -408,10 +406,7 @@ async def test_a_cancelled_call_closes_its_connection_and_is_recorded(bench: Ben
     embeddings, seat = bench.client(wire)
     bench.script(Step.stall(None))
     task = asyncio.ensure_future(embeddings.embed("hello"))
-    for _ in range(2_000):
-        if bench.provider.count:
-            break
-        await asyncio.sleep(0.001)
+    await until(lambda: bench.provider.count)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

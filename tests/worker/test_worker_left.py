@@ -96,14 +96,17 @@ async def test_what_a_process_had_that_has_just_died_is_not_left(
         assert (await status(runtime, run_id), worker.left) == ("succeeded", Left())
 
 
+def priced(folder: Path, url: str) -> dict[str, Any]:
+    """A store, and a catalog of which each call costs money."""
+    catalog = folder / "catalog.yaml"
+    text = CATALOG.format(url=url, rpm=6_000)
+    catalog.write_text(text.replace("limits:", "prices: {input: 1, output: 5}, limits:"))
+    return {"store": f"sqlite:///{folder}/s.db", "catalog": catalog}
+
+
 async def test_a_worker_that_has_spent_what_it_may_leaves_the_rest_to_others(tmp_path: Path) -> None:
     with SimulatedProvider().in_thread() as provider:
-        catalog = tmp_path / "catalog.yaml"
-        priced = CATALOG.format(url=provider.base_url, rpm=6_000).replace(
-            "limits:", "prices: {input: 1, output: 5}, limits:"
-        )
-        catalog.write_text(priced)
-        place = {"store": f"sqlite:///{tmp_path}/s.db", "catalog": catalog}
+        place = priced(tmp_path, provider.base_url)
         async with Runtime(settings(**place, cost_cap="0.0000001")) as poor:
             first = await poor.enqueue(work.says("one"), priority=1)
             second = await poor.enqueue(work.says("two"))
@@ -116,12 +119,7 @@ async def test_a_worker_that_has_spent_what_it_may_leaves_the_rest_to_others(tmp
 
 async def test_what_is_under_way_when_a_worker_has_spent_what_it_may_goes_back_and_on_elsewhere(tmp_path: Path) -> None:
     with SimulatedProvider().in_thread() as provider:
-        catalog = tmp_path / "catalog.yaml"
-        priced = CATALOG.format(url=provider.base_url, rpm=6_000).replace(
-            "limits:", "prices: {input: 1, output: 5}, limits:"
-        )
-        catalog.write_text(priced)
-        place = {"store": f"sqlite:///{tmp_path}/s.db", "catalog": catalog}
+        place = priced(tmp_path, provider.base_url)
         async with Runtime(settings(**place, cost_cap="0.0004")) as poor:
             ids = [await poor.enqueue(work.thinks_and_says(str(number))) for number in range(4)]
             worker = await run_until_empty(poor, concurrency=4)
