@@ -2,8 +2,8 @@
 equals the unstreamed one.
 
 Blocks are keyed by the wire's own index and stay in the order in which they began; those that are the wire's own
-business (a search that the provider ran) are kept whole among them. Usage is a last-value-per-field
-merge: providers report it twice, or on every chunk, and never mean a sum.
+business (a search that the provider ran) are kept whole among them. Usage is a last-value-per-field merge: providers
+report it twice, or on every chunk, and never mean a sum.
 """
 
 from __future__ import annotations

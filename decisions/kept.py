@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ from .splitting import DecisionPart
 from .wire import encode_questions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from interlock.clients.record import CallRecord
 
     from .response import Answer
