@@ -184,7 +184,7 @@ class AbstractLLMClient(ABC):
 
     def with_tools(self, wire: dict[str, Any], own: Sequence[Any], given: Any) -> dict[str, Any]:
         """The body with the call's own tools, as they were encoded, beside those that `provider_options` gives."""
-        return {**wire, "tools": joined_tools(own, given, model=self.entry.id)} if own else wire
+        return {**wire, "tools": joined_tools(own, given, model=self.entry.id)}
 
     def ready(self) -> None:  # noqa: B027 - not abstract: a client without connections needs none
         """Make ready to send: read the credential, build the SDK's client. Called before every call's permit is drawn,
@@ -232,7 +232,8 @@ class AbstractLLMClient(ABC):
         self._check_blocks(turns)
         chosen = merged_options(entry, options, self.takes)
         refuse_reserved((entry.provider_options, chosen.provider_options), self.reserved)
-        given = {**entry.provider_options, **chosen.provider_options}.get("tools")
+        told = {**entry.provider_options, **chosen.provider_options}
+        given = told.get("tools")
         structure = choose_structure(
             entry, response_model, self.dialect, has_tools="tools" in self.takes, server_tools=bool(given)
         )
@@ -242,7 +243,7 @@ class AbstractLLMClient(ABC):
         )  # fmt: skip
         written = self.encode(ask)
         wire = self.with_options(self.with_options(written, entry.provider_options), chosen.provider_options)
-        if given is not None:
+        if "tools" in told:
             wire = self.with_tools(wire, written.get("tools", ()), given)
         body = self._as_json(wire, asked)
         measured, declared = self._measured(binding, asked, chosen, response_model)

@@ -3,7 +3,7 @@ answer is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
@@ -127,26 +127,15 @@ def joined_tools(own: Any, given: Any, *, model: str) -> list[Any]:
     has a name of the call's own says the same tool in the wire's words, and stands instead of it."""
     if not isinstance(given, (list, tuple)):
         raise refused(f"tools in provider_options must be a list, not {type(given).__name__}", model=model)
-    theirs = {name for tool in given for name in _tool_names(tool)}
-    kept = [part for tool in own if (part := _without(tool, theirs)) is not None]
-    return [*kept, *given]
+    theirs = {name for tool in given if (name := tool_name(tool)) is not None}
+    return [*(tool for tool in own if tool_name(tool) not in theirs), *given]
 
 
-def _tool_names(tool: Any) -> list[str]:
-    """What a tool is called on its wire. Gemini's hold several."""
-    if not isinstance(tool, Mapping):
-        return []
-    held = tool.get("functionDeclarations", tool.get("function_declarations"))
-    inner = held if isinstance(held, (list, tuple)) else [tool.get("function", tool)]
-    return [one["name"] for one in inner if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
-
-
-def _without(tool: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any] | None:
-    """A tool of the call's own, less what has one of these names. None: nothing is left of it."""
-    if "functionDeclarations" in tool:
-        left = [one for one in tool["functionDeclarations"] if one["name"] not in names]
-        return {**tool, "functionDeclarations": left} if left else None
-    return None if names and set(_tool_names(tool)) & set(names) else tool
+def tool_name(tool: Any) -> str | None:
+    """What a tool is called on a wire that says it in the tool, or in its `function`."""
+    said = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    name = said.get("name") if isinstance(said, Mapping) else None
+    return name if isinstance(name, str) else None
 
 
 def choose_structure(

@@ -105,6 +105,13 @@ def is_function(tool: Any) -> bool:
     return isinstance(tool, Mapping) and ("functionDeclarations" in tool or "function_declarations" in tool)
 
 
+def _declared(tools: Any) -> list[Mapping[str, Any]]:
+    """The functions of such tools, each of which holds several."""
+    functions = [tool for tool in tools if is_function(tool)] if isinstance(tools, (list, tuple)) else []
+    held = [tool.get("functionDeclarations", tool.get("function_declarations")) for tool in functions]
+    return [one for some in held if isinstance(some, (list, tuple)) for one in some if isinstance(one, Mapping)]
+
+
 def _signed(part: dict[str, Any], signature: str | None) -> dict[str, Any]:
     return part if signature is None else {**part, "thoughtSignature": signature}
 
@@ -167,8 +174,10 @@ class GeminiClient(SdkChatClient):
     def with_tools(self, wire: dict[str, Any], own: Sequence[Any], given: Any) -> dict[str, Any]:
         """Beside functions the Gemini API runs tools of its own only where it may tell of them, and then it chooses
         freely by itself: the word for that is refused. Vertex AI knows no such setting."""
-        wire = super().with_tools(wire, own, given)
-        functions = {is_function(tool) for tool in wire["tools"]} if isinstance(wire["tools"], (list, tuple)) else set()
+        theirs = [one.get("name") for one in _declared(given)]
+        left = [one for one in _declared(own) if one["name"] not in theirs]
+        wire = super().with_tools(wire, [{"functionDeclarations": left}] if left else (), given)
+        functions = {is_function(tool) for tool in wire["tools"]}
         if self.on_vertex or functions != {True, False}:
             return wire
         config = {"includeServerSideToolInvocations": True, **wire.get("toolConfig", {})}

@@ -80,11 +80,13 @@ async def test_one_of_the_same_name_is_the_same_tool_in_the_wires_words(bench, w
     assert body["tools"] == [raw]
 
 
-@pytest.mark.parametrize("given", [{"name": "web_search"}, "web_search", 5])
-async def test_tools_that_are_no_list_are_refused_by_name(bench, anthropic, given):
-    client, seat = bench.client(anthropic)
+@pytest.mark.parametrize("own", [(LOOK,), ()], ids=["beside", "alone"])
+@pytest.mark.parametrize("given", [{"name": "web_search"}, "web_search", 5, None])
+@pytest.mark.parametrize("key", ["anthropic-direct", "openai", "gemini", "openai-chat-completions"])
+async def test_tools_that_are_no_list_are_refused_by_name(bench, wires, key, given, own):
+    client, seat = bench.client(wires[key])
     with pytest.raises(InvalidRequestError, match="tools in provider_options must be a list") as caught:
-        await client.single_response("Look.", options=CallOptions(tools=(LOOK,), provider_options={"tools": given}))
+        await client.single_response("Look.", options=CallOptions(tools=own, provider_options={"tools": given}))
     assert (caught.value.sent, bench.provider.count, seat.permits) == (False, 0, [])
 
 
